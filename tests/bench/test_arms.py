@@ -1,11 +1,14 @@
 """Which bindings the arms have on machines of all kinds, and which of them make no difference."""
 
+import itertools
 from argparse import ArgumentTypeError
+from collections import Counter
 
 import pytest
 
 from spawnlaunch import cli, cpuset
 from spawnlaunch.bench import arms, own_arms
+from spawnlaunch.bench.rounds import order
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.node import Nic, Node
@@ -184,3 +187,16 @@ def test_every_arm_of_a_set_is_one():
     for name in own_arms.SETS:
         assert own_arms.sets((name,))
         assert own_arms.HELP[name]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_each_arm_follows_each_equally_often_itself_too(count: int):
+    names, rounds = tuple("abcdefg"[:count]), 2000
+    every = [order(names, 0, "triad", number) for number in range(rounds)]
+    assert all(sorted(each) == list(names) for each in every)
+    assert every == [order(names, 0, "triad", number) for number in range(rounds)]
+    taken = [name for each in every for name in each]
+    pairs = Counter(itertools.pairwise(taken))
+    share = rounds / count  # of each pair
+    assert len(pairs) == count**2
+    assert all(abs(times - share) < 6 * share**0.5 + 1 for times in pairs.values()), pairs

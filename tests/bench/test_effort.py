@@ -1,25 +1,26 @@
 """What a sample cost, when it is taken again, and which cause a verdict fits."""
 
 import os
-import sys
+import threading
 from pathlib import Path
 
 import pytest
-import torch
 
 from spawnlaunch import errors
-from spawnlaunch.bench import effort, matrix, results, scaling, table, why, workloads
+from spawnlaunch.bench import effort, matrix, results, sample, scaling, table, why, workloads
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.bench.record import Recorder, Taken, as_line, lines, taken_of
 from spawnlaunch.bench.results import Measured, Result
-from spawnlaunch.bench.workloads import device
-from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.apply import Binding
 from tests import machines
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
+from tests.bench.test_sample import apart
 from tests.machines.tree import node_of
-from tests.support.launching import ROOT, run
+from tests.support.late import Late
+
+torch = Late("torch")
+device = Late("spawnlaunch.bench.workloads.device")
 
 QUIET = Effort(0.3, ran_s=0.3, waited_s=0.0, busy_s=0.3, stolen_s=0.0)
 SLEPT = {"ran_s": 0.15, "waited_s": 0.15}
@@ -42,12 +43,40 @@ def test_this_process_is_watched_while_it_computes():
     assert effort.read(effort.kept(found)) is not None
 
 
+def strayed(moves: bool) -> str:
+    """The CPUs to which a thread of a sample was moved, away from its own."""
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    binding = Binding(0, None, frozenset({first}), frozenset(), 1, "local", "")
+
+    def measure(watch: Watch) -> dict[str, float]:
+        leave, is_there = threading.Event(), threading.Event()
+
+        def elsewhere() -> None:
+            if moves:
+                os.sched_setaffinity(0, {last})
+            is_there.set()
+            leave.wait()
+
+        other = threading.Thread(target=elsewhere)
+        watch.start()
+        other.start()
+        is_there.wait()
+        watch.stop()
+        leave.set()
+        other.join()
+        return {"": 1.0}
+
+    taken = sample.of_workload(binding, measure, lambda: False, frozenset({first, last}))
+    assert taken.error == ""
+    assert taken.effort is not None
+    return taken.effort.strayed
+
+
+@pytest.mark.full
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU to be moved to")
-@pytest.mark.parametrize("moves", [False, True])
-def test_a_thread_that_a_library_moves_elsewhere_is_seen(moves: bool):
-    done = run(sys.executable, "-m", "tests.bench.strays", *["moves"] * moves, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == (str(max(os.sched_getaffinity(0))) if moves else "")
+def test_a_thread_that_a_library_moves_elsewhere_is_seen():
+    assert apart(strayed, False) == ""
+    assert apart(strayed, True) == str(max(os.sched_getaffinity(0)))
 
 
 def test_ranks_that_wait_for_each_other_are_no_disturbance_and_others_are():
@@ -118,17 +147,6 @@ def test_what_samples_cost_each_rank_can_be_asked_for():
     assert not any("switched away/s" in line for line in table.page(laptop()))
 
 
-def test_threads_are_a_column_and_a_cause():
-    found = laptop()
-    arms = [
-        a._replace(ranks=tuple(r._replace(threads=2 + (a.name == "auto")) for r in a.ranks))
-        for a in found.arms
-    ]
-    page = "\n".join(table.page(found._replace(arms=arms)))
-    assert "why packed is worse than auto: auto has 3 threads a rank, packed 2" in page
-    assert any(line.split()[:2] == ["auto", "3"] for line in page.splitlines())
-
-
 def test_disturbed_samples_are_told_and_only_those_that_count_are_in_the_table():
     found = laptop()
     measured = found.measured[0]
@@ -168,7 +186,7 @@ def test_a_round_that_was_cut_short_does_not_count():
     assert measured._replace(taken=measured.taken[:-1]).rounds == measured.rounds - 1
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("count", [0, 2, 4])
 def test_a_bench_that_was_interrupted_early_has_a_page(count: int):
     found = laptop()
     measured = found.measured[0]
@@ -179,7 +197,10 @@ def test_a_bench_that_was_interrupted_early_has_a_page(count: int):
     assert "advice" in page
 
 
+@pytest.mark.full
 def test_workloads_of_a_device_run_on_the_cpu_as_far_as_they_go():
+    from spawnlaunch.bench.workloads.timing import Rank
+
     watch = Watch(frozenset(), frozenset())
     rank = Rank(0, 1, 0, 1, 1, torch.device("cpu"), 0.01, watch, 1)
     for name in ("launches", "latency"):
@@ -190,6 +211,7 @@ def test_workloads_of_a_device_run_on_the_cpu_as_far_as_they_go():
     assert workloads.missing("launches", 2, False).startswith("PyTorch sees no CUDA")
 
 
+@pytest.mark.full
 def test_messages_grow_to_a_gibibyte_where_a_device_has_eight_times_that():
     of_cpus = list(device.sizes(None))
     assert (of_cpus[0], of_cpus[-1]) == ("4 B", "4 MiB")
@@ -222,12 +244,6 @@ def test_the_adapter_next_to_each_device_and_the_load_are_told():
     found.nodes.append({**found.nodes[0], "host": "node1", "load": 12.0})
     page = "\n".join(table.page(found))
     assert "sample, and 1 of the others" in page
-
-
-def test_daemons_that_use_a_little_of_many_cpus_disturb_nobody():
-    many = WAITED._replace(busy_s=0.15 + 0.17 * 0.3, cpus=128)
-    assert effort.disturbed([("a", many)]) == ""
-    assert effort.disturbed([("a", many._replace(cpus=2))]) != ""
 
 
 @pytest.mark.parametrize(("worth", "is_possible"), [(0.9, True), (1.01, True), (20.0, False)])

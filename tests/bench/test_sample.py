@@ -15,6 +15,7 @@ import pytest
 from spawnlaunch import cpuset
 from spawnlaunch.bench import sample
 from spawnlaunch.binding.apply import Binding
+from tests.support.matrix import mostly_full
 from tests.support.processes import state, until
 
 MUCH = {str(i): 1.0 for i in range(5000)}  # more than a pipe holds
@@ -46,8 +47,9 @@ def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
     return sample.of_workload(UNBOUND, measure, lambda: False)
 
 
-@pytest.mark.parametrize("own_session", [False, True])
-@pytest.mark.parametrize("signum", [0, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("own_session", "signum"), mostly_full([(True, signal.SIGKILL), (False, 0), (True, 0)])
+)
 def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool, signum: int):
     left = tmp_path / "left"
     found = apart(taken, left, own_session, int(signum))

@@ -29,6 +29,7 @@ def told(*command: object) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(lines[0])
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
     status, said = told(*LAUNCHER, "--nproc", 2, *CHECK, "--json")
@@ -51,15 +52,6 @@ def test_unpinned_workers_of_torchrun_are_told_that_they_share():
     assert status != 0
     assert [finding["rule"] for finding in said["findings"]] == ["shared-cores"]
     assert said["findings"][0]["ranks"] == [0, 1]
-
-
-@pytest.mark.full
-def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
-    status, said = told("taskset", "-c", CPUS[-1], *LAUNCHER, "--nproc", 1, *CHECK, "--json")
-    (rank,) = said["ranks"]
-    assert rank["threads"] == [str(CPUS[-1])]
-    assert rank["loader_cpus"] == str(CPUS[-1])
-    assert [finding["rule"] for finding in said["findings"]] == (["one-core"] if status else [])
 
 
 @pytest.mark.full
@@ -107,22 +99,13 @@ def test_ranks_that_cannot_meet_are_refused_with_what_to_type(variables: dict[st
 
 
 @pytest.mark.full
-def test_a_person_reads_a_table():
-    done = launch("--nproc", 1, *CHECK)
-    lines = done.stdout.splitlines()
-    assert lines[0].split()[:4] == ["rank", "host", "local", "device"]
-    assert lines[1].split()[:3] == ["0", os.uname().nodename, "0"]
-
-
-@pytest.mark.full
 @needs_two_cpus
 @pytest.mark.parametrize(
     ("step", "masks"),
     [
-        pytest.param(["-n2"], ["0", "1"], id="bound by Slurm", marks=pytest.mark.full),
         pytest.param(["-n2", "--cpu-bind=map_cpu:1,0"], ["1", "0"], id="bound by the user"),
         pytest.param(["-n2", "--cpu-bind=none"], ["0", "1"], id="not bound"),
-        pytest.param(["-n1", "-c2"], ["0-1"], id="two CPUs for one", marks=pytest.mark.full),
+        pytest.param(["-n1", "-c2"], ["0-1"], id="two CPUs for one"),
     ],
 )
 def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, masks):

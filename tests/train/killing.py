@@ -12,14 +12,12 @@ import time
 import uuid
 from pathlib import Path
 
-import torch
-
-from spawnlaunch.train.checkpoint import all_in, damage
+from tests.support.late import Late
 from tests.support.processes import nothing_left_behind, processes_with
+from tests.train import ranks as running
 from tests.train.ranks import (
     ON_TEXT,
     ROOT,
-    Ended,
     complete,
     environment,
     finish,
@@ -27,6 +25,8 @@ from tests.train.ranks import (
     start,
     until,
 )
+
+checkpoint = Late("spawnlaunch.train.checkpoint")
 
 # Buckets of 1 MiB hold the gradients of a few layers, so that there are several of them; a
 # checkpoint every third step is being written for most of the time.
@@ -92,7 +92,9 @@ def kill_and_resume(
         hits += ranks[0].poll() is None
         for rank in ranks:
             rank.send_signal(signal.SIGKILL)
-        whole_or_absent(finish(ranks), cwd / "killed")
+        ended = finish(ranks)
+        assert all(one.status in (-signal.SIGKILL, 0) for one in ended), ended
+        all_are_whole(cwd / "killed")
     complete(world, *flags, "--out", "killed", cwd=cwd)
     assert history(cwd / "killed") == history(cwd / "whole")
     assert weights(cwd / "killed") == weights(cwd / "whole")
@@ -128,9 +130,7 @@ def kill_one_and_resume(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
             launcher.communicate()
-        assert [damage(path) for path in all_in(cwd / "killed")] == [""] * len(
-            all_in(cwd / "killed")
-        )
+        all_are_whole(cwd / "killed")
     complete(world, *flags, cwd=cwd)
     assert history(cwd / "killed") == history(cwd / "whole")
     assert weights(cwd / "killed") == weights(cwd / "whole")
@@ -165,12 +165,11 @@ def ranks_of(mark: str) -> list[int]:
 
 def weights(out: Path) -> dict[str, bytes]:
     """The bytes of all weights in the newest checkpoint of a run."""
-    saved = torch.load(all_in(out)[0] / "weights.pt", weights_only=True)
+    saved = running.weights(out, checkpoint.step_of(checkpoint.all_in(out)[0]))
     return {name: weight.numpy().tobytes() for name, weight in saved.items()}
 
 
-def whole_or_absent(ended: list[Ended], out: Path) -> None:
+def all_are_whole(out: Path) -> None:
     """Every checkpoint that has its name is whole, whenever the run was killed."""
-    assert all(one.status in (-signal.SIGKILL, 0) for one in ended), ended
     if out.exists():
-        assert [damage(path) for path in all_in(out)] == [""] * len(all_in(out))
+        assert not list(filter(None, map(checkpoint.damage, checkpoint.all_in(out))))

@@ -103,6 +103,22 @@ def metrics(out: Path, name: str) -> list[Any]:
     return [line[name] for line in lines if name in line]
 
 
+def weights(out: Path, step: int) -> dict[str, Any]:
+    """The weights that a run has saved after a step."""
+    import torch  # not before it is needed: all tests are collected first
+
+    file = out / f"step-{step:08}" / "weights.pt"
+    loaded: dict[str, Any] = torch.load(file, weights_only=True)
+    return loaded
+
+
+def assert_refused(ended: list[Ended], said: str, status: int = 2) -> None:
+    """Every rank has this status, and rank 0 alone says why, in one line that begins so."""
+    assert [one.status for one in ended] == [status] * len(ended), ended
+    assert ended[0].err.startswith(f"train: error: {said}"), ended[0].err
+    assert [one.err.count("\n") for one in ended] == [1] + [0] * (len(ended) - 1), ended
+
+
 def run(
     size: int, *flags: str, cwd: Path, program: Path = ENTRY, cold: bool = False, **extra: str
 ) -> list[Ended]:

@@ -6,9 +6,6 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
-from typing import cast
-
-import torch
 
 from tests.train.ranks import complete, run
 
@@ -61,27 +58,19 @@ class Map:
         return (model(x)[:, 0] - y).square().sum(), len(y)
 
 
-class Blocks(Map):
-    def blocks(self, samples):
-        return [50, 0, 23, *[30] * 11]
-
-
 class Lengths(Map):
     def lengths(self, samples):
         return LENGTHS
 
 
-class Weights(Map):
+class Both(Lengths):
+    def blocks(self, samples):
+        return [50, 0, 23, *[30] * 11]
+
+
+class Drawn(Lengths):
     def weights(self, samples):
         return np.where(np.arange(len(samples)) % 5, 1.0, 3.0)
-
-
-class Both(Blocks, Lengths):
-    pass
-
-
-class Drawn(Weights, Lengths):
-    pass
 
 
 class InTurn(IterableDataset):
@@ -145,18 +134,12 @@ class ByRank(Turns):
 class Void(Turns):
     dataset = lambda self, split: InTurn(Rows() if split == "train" else ())
 
-class Loads(Map):
-    dataset = lambda self, split: torch.utils.data.DataLoader(Rows(), batch_size=8)
-
-class Once(Turns):
-    dataset = lambda self, split: iter([Rows()[i] for i in range(20)])
-
 class Spent(Turns):
     class kind(InTurn):
         __iter__ = lambda self: self.coming
         coming = iter([Rows()[i] for i in range(20)])
 '''
-KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States", "Buffered")
+KINDS = ("Both", "States", "Map", "Drawn", "Turns", "Buffered")
 STEPS = 24
 FLAGS = (
     *("--device", "cpu", "--lr", "1e-3", "--schedule", "linear", "--warmup", "0", "--clip", "0.5"),
@@ -170,12 +153,6 @@ def flags_of(kind: str) -> tuple[str, ...]:
     by_tokens = kind in ("Lengths", "Both", "Drawn")
     size = ("--global-tokens", "700") if by_tokens else ("--global-batch", "48")
     return (*FLAGS, *size, "--task", f"streams.py:{kind}")
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    """The weights behind the last step."""
-    file = out / f"step-{STEPS:08}" / "weights.pt"
-    return cast("dict[str, torch.Tensor]", torch.load(file, weights_only=True))
 
 
 def taken(cwd: Path, launch: str) -> Taken:

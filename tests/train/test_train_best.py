@@ -4,16 +4,16 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import aim
-from spawnlaunch.train.evaluate import unfit
+from tests.support.late import Late
 from tests.train.past import PAST
 from tests.train.ranks import ROOT, complete, metrics, run
+
+torch = Late("torch")
 
 FLAGS = (
     *("--device", "cpu", "--task", "past.py:Past", "--lr", "0.1", "--warmup", "0", "--out", "here"),
@@ -23,10 +23,9 @@ FLAGS = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (1, 0), (1, 2), (3, 2)])
 @pytest.mark.parametrize(
-    ("best", "name"),
-    [("loss", "validation_loss"), ("score:max", "score"), ("score", "score")],
+    ("best", "name", "world", "loaders"),
+    [("loss", "validation_loss", 1, 0), ("score:max", "score", 2, 0), ("score", "score", 3, 2)],
 )
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int
@@ -83,28 +82,12 @@ def test_which_way_is_better_is_typed_or_follows_from_the_name(
     assert aim(config.best) == (measure, more_is_better)
 
 
-@pytest.mark.parametrize("report", [None, 0.5, {"f1": "good"}, {"f1": torch.ones(3)}])
-def test_a_report_is_a_number_for_each_name(report: Any) -> None:
-    assert "not a number for" in unfit(report, "loss")
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--best", "f1:max"), "--best: the report has no 'f1'; type loss, score\n"),
-        (
-            ("--patience", "2", "--eval-every", "0"),
-            "--patience counts validations, and there is none but the last; type --eval-every with "
-            "4 or so\n",
-        ),
-    ],
-)
-def test_what_cannot_be_compared_is_told(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
-    (tmp_path / "past.py").write_text(PAST)
-    ranks = run(2, *FLAGS, *flags, cwd=tmp_path)
-    assert [rank.status for rank in ranks] == [2, 2]
-    assert [rank.err for rank in ranks] == [f"train: error: {said}", ""]
+def test_a_report_is_a_number_for_each_name() -> None:
+    from spawnlaunch.train.evaluate import unfit
+
+    for report in (None, 0.5, {"f1": "good"}, {"f1": torch.ones(3)}):
+        assert "not a number for" in unfit(report, "loss")
 
 
 WATCHED = """
@@ -138,6 +121,7 @@ print("looked" if seen > 20 else seen, sorted(path.name for path in out.iterdir(
 """
 
 
+@pytest.mark.full
 def test_best_always_leads_to_a_checkpoint(tmp_path: Path) -> None:
     """Whatever is renamed or removed: looked at before each of these calls."""
     program = tmp_path / "watched.py"

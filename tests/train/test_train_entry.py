@@ -4,34 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.ranks import ENTRY, SMALL, complete, run
+from tests.train.ranks import ENTRY, SMALL, run
+
+pytestmark = pytest.mark.full
 
 ONE_STEP = (*SMALL, "--context", "16", "--steps", "1", "--batch-size", "2")
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A directory with a user's own train.py, and modules named as ours are."""
-    for name in ("train.py", "task.py", "data.py", "run.py", "config.py", "checkpoint.py"):
+    """A directory with a user's own package train, and modules named as ours are."""
+    for name in ("task.py", "data.py", "run.py", "config.py", "checkpoint.py", "train/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('the user module was taken')\n")
     return tmp_path
 
 
-@pytest.mark.full
-def test_a_users_train_module_is_not_taken(hostile: Path) -> None:
-    (ended,) = run(0, *ONE_STEP, cwd=hostile, cold=True, PYTHONPATH=f":{hostile}")
-    assert ended.status == 0, ended
+def test_modules_of_the_user_are_not_taken_for_ours(hostile: Path) -> None:
+    for path in (f":{hostile}", f".:{hostile}"):
+        (ended,) = run(0, *ONE_STEP, cwd=hostile, cold=True, PYTHONPATH=path)
+        assert ended.status == 0, ended
 
 
-@pytest.mark.full
-def test_a_users_train_package_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "__init__.py").write_text("raise SystemExit('the user package')\n")
-    (ended,) = run(0, *ONE_STEP, cwd=tmp_path, cold=True, PYTHONPATH=f".:{tmp_path}")
-    assert ended.status == 0, ended
-
-
-@pytest.mark.full
 def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -44,7 +38,6 @@ def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
     assert ended.out == f"None {ENTRY.with_name('__init__.py')}\n"
 
 
-@pytest.mark.full
 def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
     program = hostile / "program.py"
     program.write_text(
@@ -62,21 +55,6 @@ def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
     assert (ended.status, ended.out) == (0, f"{ENTRY.with_name('config.py')}\n"), ended
 
 
-@pytest.mark.full
-def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import runpy, sys\n"
-        f"sys.path.insert(0, {str(ENTRY.parents[2])!r})\n"
-        "sys.argv[0] = 'train'\n"
-        "runpy.run_module('spawnlaunch.train', run_name='__main__', alter_sys=True)\n"
-    )
-    (ended,) = run(0, *ONE_STEP, "--out", "here", cwd=tmp_path, program=program)
-    assert ended.status == 0, ended
-    assert (tmp_path / "here" / "step-00000001" / "weights.pt").exists()
-
-
-@pytest.mark.full
 def test_torchrun_can_start_it(tmp_path: Path) -> None:
     torchrun = tmp_path / "torchrun.py"
     torchrun.write_text("from torch.distributed.run import main\nmain()\n")
@@ -84,12 +62,6 @@ def test_torchrun_can_start_it(tmp_path: Path) -> None:
     (ended,) = run(0, *flags, cwd=tmp_path, program=torchrun)
     assert ended.status == 0, ended
     assert ended.out.count("2 ranks on cpu") == 1
-
-
-@pytest.mark.full
-def test_one_rank_of_a_launcher_is_a_run_too(tmp_path: Path) -> None:
-    (ended,) = complete(1, *ONE_STEP, cwd=tmp_path)
-    assert "1 rank on cpu" in ended.out
 
 
 @pytest.mark.parametrize("how", ["own.py:Own", "own:Own"])

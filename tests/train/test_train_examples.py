@@ -39,8 +39,3 @@ def test_the_same_as_a_task_learns_as_well(tmp_path: Path) -> None:
     found = json.loads((out / "evaluation.json").read_text())
     assert found["step"] == 6 * 960 // 32
     assert found["validation"]["accuracy"] > 0.9
-
-
-@pytest.mark.parametrize("name", ["plain_ddp.py"])
-def test_the_first_script_is_short(name: str) -> None:
-    assert len((EXAMPLES / name).read_text().splitlines()) <= 75

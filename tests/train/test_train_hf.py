@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from spawnlaunch.train.errors import RefusedError
-from spawnlaunch.train.tasks import rows
-from spawnlaunch.train.tasks.language import Windows
 from tests.support.late import Late
-from tests.support.matrix import mostly_full
-from tests.train.ranks import complete, metrics, run
+from tests.train.ranks import assert_refused, complete, metrics, run
 
-pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
+torch = Late("torch")
+rows = Late("spawnlaunch.train.tasks.rows")
+language = Late("spawnlaunch.train.tasks.language")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers"),
+]
 causal_lm = Late("spawnlaunch.train.tasks.causal_lm")
 sequence_classification = Late("spawnlaunch.train.tasks.sequence_classification")
 MODEL = json.dumps({"n_layer": 1, "n_embd": 32, "n_head": 2, "n_positions": 64})
@@ -47,7 +49,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("file", "text", "model", "changes"),
     [
@@ -79,8 +80,7 @@ def test_a_causal_model_learns_from_local_text(
     assert evaluation["validation"]["loss"] == pytest.approx(best, abs=1e-4)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("file", [pytest.param("a.csv", marks=pytest.mark.nightly), "saved"])
+@pytest.mark.parametrize("file", ["saved"])
 def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, file: str) -> None:
     flags = ("--task", "sequence_classification", "--data", str(data / file), "--text", "review")
     more = ("--label", "stars", "--model-config", MODEL, "--steps", "40", "--out", "here")
@@ -93,72 +93,70 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
     assert "class  precision  recall     F1  samples\n1 " in first.out
 
 
-@pytest.mark.full
+def ready(directory: Path, **options: Any) -> Any:
+    """A task of these options, whose data are prepared."""
+    task = causal_lm.CausalLM(**options)
+    task.prepare(directory)
+    task.prepared(directory)
+    task.dataset("train")
+    return task
+
+
+def refused(data: Path, tmp_path: Path, **change: str) -> str:
+    """Why a task of these options, and of others that are well, cannot be prepared."""
+    options = {"data": str(data / "a.csv"), "text": "review", "model_config": MODEL, "length": 32}
+    with pytest.raises(RefusedError) as refusal:
+        ready(tmp_path, **(options | change))
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 500
+    return str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
-    mostly_full(
-        [
-            (("--data", "none.csv"), "--data: cannot read none.csv: "),
-            (("--text", "body"), "--text: there is no column 'body'; the columns are review, s"),
-            (
-                ("--model-config", '{"n_positions": 16}'),
-                "--length is 32, and gpt2 takes 16 tokens at most; type --length 16\n",
-            ),
-            (("--model-name", "gpt9"), "--model-name: gpt9 is neither a local directory with a "),
-            (("--model-name", "gpt-neo"), "; did you mean the type gpt_neo? A model of the "),
-            (
-                ("--model-config", '{"nlayers": 2, "hiden_size": 32}'),
-                "--model-config: the configuration of gpt2 has no 'hiden_size' (did you mean "
-                "hidden_size?), no 'nlayers' (did you mean n_layer?); its keys for the model's "
-                "size are n_layer, n_embd, n_head\n",
-            ),
-            (
-                ("--model-config", '{"n_embd": 33}'),
-                '--model-config: {"n_embd": 33}: `embed_dim` must',
-            ),
-            (("--model-config", '{"n_layer": "a"}'), "Field 'n_layer' expected int, got str"),
-            (("--model-config", "[2]"), "--model-config: [2] is no JSON object; type one such as "),
-            (("--model-config", "n_layer=2"), "--model-config: n_layer=2 is no JSON: "),
-            (("--data", "lines.txt"), "leaves no rows for train; put an empty line between"),
-            (
-                ("--model-name", "openai-community/gpt2"),
-                "type hf download openai-community/gpt2 --local-dir gpt2, then --model-name gpt2",
-            ),
-        ]
-    ),
+    [
+        ({"data": "none.csv"}, "--data: cannot read none.csv: "),
+        ({"text": "body"}, "--text: there is no column 'body'; the columns are review, s"),
+        (
+            {"model_config": '{"n_positions": 16}'},
+            "--length is 32, and gpt2 takes 16 tokens at most; type --length 16",
+        ),
+        ({"model_name": "gpt9"}, "--model-name: gpt9 is neither a local directory with a "),
+        ({"model_name": "gpt-neo"}, "; did you mean the type gpt_neo? A model of the "),
+        (
+            {"model_config": '{"nlayers": 2, "hiden_size": 32}'},
+            "--model-config: the configuration of gpt2 has no 'hiden_size' (did you mean "
+            "hidden_size?), no 'nlayers' (did you mean n_layer?); its keys for the model's size "
+            "are n_layer, n_embd, n_head",
+        ),
+        ({"model_config": '{"n_embd": 33}'}, '--model-config: {"n_embd": 33}: `embed_dim` must'),
+        ({"model_config": '{"n_layer": "a"}'}, "Field 'n_layer' expected int, got str"),
+        ({"model_config": "[2]"}, "--model-config: [2] is no JSON object; type one such as "),
+        ({"model_config": "n_layer=2"}, "--model-config: n_layer=2 is no JSON: "),
+        (
+            {"model_name": "gpt_neo", "model_config": '{"n_layer": 2}'},
+            "has no 'n_layer' (did you mean num_layers",
+        ),
+        (
+            {"model_name": "openai-community/gpt2"},
+            "type hf download openai-community/gpt2 --local-dir gpt2, then --model-name gpt2",
+        ),
+    ],
 )
-def test_what_cannot_be_is_refused_by_all_ranks(
-    data: Path, tmp_path: Path, change: tuple[str, str], said: str
+def test_what_cannot_be_is_refused(
+    data: Path, tmp_path: Path, change: dict[str, str], said: str
 ) -> None:
-    flags = ("--task", "causal_lm", "--data", str(data / "a.csv"), "--text", "review")
+    assert said in refused(data, tmp_path, **change)
+
+
+def test_too_few_rows_are_refused(data: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
-    ranks = run(2, *FLAGS, *flags, *change, cwd=tmp_path)
-    assert [rank.status for rank in ranks] == [2, 2], ranks
-    assert said in ranks[0].err
-    assert ranks[0].err.count("\n") == 1
-    assert len(ranks[0].err) < 500
-    assert ranks[1].err == ""
+    said = refused(data, tmp_path, data=str(tmp_path / "lines.txt"), text="text")
+    assert "leaves no rows for train; put an empty line between" in said
 
 
-@pytest.mark.full
-def test_a_type_with_keys_of_its_own_is_refused_what_others_have() -> None:
-    with pytest.raises(RefusedError, match=r"has no 'n_layer' \(did you mean num_layers"):
-        causal_lm.CausalLM("a.txt", model_name="gpt_neo", model_config='{"n_layer": 2}')
-    with pytest.raises(RefusedError, match=r"^--model-config: \{.*len\(config.attention_layers\)"):
-        causal_lm.CausalLM("a.txt", model_name="gpt_neo", model_config='{"num_layers": 2}')
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("changes", [MODEL, '{"num_hidden_layers": 2}', '{"num_labels": 3}'])
-def test_what_every_configuration_takes_may_be_changed(changes: str) -> None:
-    sequence_classification.SequenceClassification("a.txt", model_config=changes)
-
-
-@pytest.mark.full
 def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -> None:
-    task = causal_lm.CausalLM(str(data / "a.txt"), model_name="gpt_neo")
-    task.prepare(tmp_path)
-    task.prepared(tmp_path)
+    task = ready(tmp_path, data=str(data / "a.txt"), model_name="gpt_neo")
     said, _, changes = task.describe().partition("; for a smaller model type --model-config ")
     assert said.endswith(
         " held out (one row in 10); random weights, of the type gpt_neo, 1,213,179,904 parameters"
@@ -170,13 +168,11 @@ def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -
 
 
 def prepared(tmp_path: Path, data: Path, **flags: str) -> Any:
-    task = causal_lm.CausalLM(str(data), "gpt2", MODEL, text="review", **flags)
-    task.prepare(tmp_path)
-    task.prepared(tmp_path)
-    return task
+    return ready(
+        tmp_path, data=str(data), model_name="gpt2", model_config=MODEL, text="review", **flags
+    )
 
 
-@pytest.mark.full
 def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_path: Path) -> None:
     import datasets
 
@@ -196,20 +192,19 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
         task.dataset("test")
 
 
-@pytest.mark.full
 def test_a_classifier_writes_nothing_before_it_is_refused(data: Path, tmp_path: Path) -> None:
     flags = ("--task", "sequence_classification", "--data", str(data / "a.csv"), "--text", "review")
     more = ("--label", "stars", "--model-name", "gpt2-medium", "--out", "here")
-    (rank,) = run(1, *FLAGS, *flags, *more, cwd=tmp_path)
-    assert rank.status == 2
-    assert rank.out == ""
+    ranks = run(2, *FLAGS, *flags, *more, cwd=tmp_path)
+    assert_refused(ranks, "--model-name: gpt2-medium is neither ")
+    assert ranks[0].out == ""
     assert not (tmp_path / "here").exists()
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:
     (tmp_path / rows.FOLDER).mkdir()
     rows.write_tokens(tmp_path, "train", [list(range(100_000))])
-    windows = Windows(rows.read_prepared(tmp_path, "train-tokens"), 32, stride=32)
+    windows = language.Windows(rows.read_prepared(tmp_path, "train-tokens"), 32, stride=32)
     sent = pickle.dumps(windows)
     assert len(sent) < 1000
     assert torch.equal(pickle.loads(sent)[7][1], windows[7][1])

@@ -1,24 +1,27 @@
 """A hook that is missing, misspelt or half there is an error at once, and a mean for a sum too."""
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
 from spawnlaunch.train.errors import RefusedError
-from spawnlaunch.train.means import is_mean
-from spawnlaunch.train.task import HOOKS, NEEDED, Task, complete, has
+from tests.support.late import Late
 from tests.train import ranks
 
+torch = Late("torch")
+task_of = Late("spawnlaunch.train.task")
+pytestmark = pytest.mark.full
 HEAD = """
 import torch
 import torch.nn.functional as F
-from spawnlaunch.train.task import Task
 
 
-class Base{above}:
+class Base:
     def model(self):
         return torch.nn.Linear(2, 3)
 
@@ -34,107 +37,87 @@ class Base{above}:
 FLAGS = ("--device", "cpu", "--steps", "2", "--batch-size", "4", "--task", "own.py:Own")
 
 
-def own(cwd: Path, body: str, above: str = "(Task)") -> None:
-    """Write a task with these lines of its own."""
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
-    (cwd / "own.py").write_text(HEAD.format(above=above) + f"\nclass Own(Base):\n{lines}\n")
+class Plain:
+    """A task that inherits from nothing."""
+
+    names = ("zero", "one")  # no text, as a name would be
+    units: str = "a flag, for it is a parameter"
+
+    def __init__(self, units: str = "") -> None:
+        self.units = units
+
+    def model(self) -> None: ...
+
+    def dataset(self, split: str) -> list[int]:
+        return [len(split)]
+
+    def loss(self, model: object, batch: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return batch.sum() * (model is not None), len(batch)
+
+    def losses(self) -> None: ...  # like a hook that it has: no mistake
+
+    @staticmethod
+    def collate(samples: list[int]) -> torch.Tensor:
+        return torch.tensor(samples)
 
 
-@pytest.mark.parametrize("above", ["", "(Task)"])
 @pytest.mark.parametrize(
     ("body", "said"),
     [
         ("dataset = None", "has a dataset that is no method"),
         ("def measure(self, model, batch): ...", "has measure() without report(), and they go"),
-        ("def prepare(self, directory): ...", "has prepare() without prepared(), and they go"),
         ("def prepared(self, directory): ...", "has prepared() without prepare(), and they go"),
-        ("def colate(self, samples): ...", "has a method colate(), which nobody calls; rename it "),
-        ("def optimiser(self, m, lr): ...", "to optimizer(), or to _optimiser() if it is your own"),
+        (
+            "def colate(self, samples): ...",
+            "has a method colate(), which nobody calls; rename it to collate(), or to _colate() if "
+            "it is your own",
+        ),
         ("default = {'lr': 0.1}", "has default = {'lr': 0.1}, which nobody reads; rename it to de"),
-        ("units = 'bits'", "rename it to unit, or to _units if it is your own"),
         ("def export(self, model): ...", "has export(self, model), which the loop calls as export"),
     ],
 )
-def test_a_hook_that_nobody_would_call_is_refused(body: str, said: str, above: str) -> None:
-    names: dict[str, type] = {}
-    exec(HEAD.format(above=above) + f"class Own(Base):\n    {body}\n", names)
-    with pytest.raises(RefusedError) as refused:
-        complete(names["Own"])
-    assert str(refused.value).startswith("--task: the class Own ")
-    assert said in str(refused.value)
+def test_a_hook_that_nobody_would_call_is_refused(body: str, said: str) -> None:
+    for above in ((), (task_of.Task,)):
+        needed = {name: vars(Plain)[name] for name in task_of.NEEDED}
+        names: dict[str, type] = {"Base": type("Base", above, needed)}
+        exec(f"class Own(Base):\n    {body}\n", names)
+        with pytest.raises(RefusedError) as refused:
+            task_of.complete(names["Own"])
+        assert str(refused.value).startswith(f"--task: the class Own {said}")
 
 
-@pytest.mark.full
-def test_what_is_refused_is_one_line_of_rank_0(tmp_path: Path) -> None:
-    own(tmp_path, "def mesure(self, model, batch): ...")
-    first, second = ranks.run(2, *FLAGS, cwd=tmp_path)
-    assert (first.status, second.status, second.err) == (2, 2, "")
-    assert first.err == (
-        "train: error: --task: the class Own has a method mesure(), which nobody calls; rename it "
-        "to measure(), or to _mesure() if it is your own\n"
-    )
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("missing", NEEDED)
-def test_a_hook_without_a_default_is_asked_for(missing: str) -> None:
-    present = {name: vars(Task)[name] for name in NEEDED}
-    hooks = {name: lambda *_: None for name in present if name != missing}
-    with pytest.raises(RefusedError, match=rf"has no {missing}\(\); write one, as docs/train.md"):
-        complete(type("Partial", (), hooks))
+def test_a_hook_without_a_default_is_asked_for() -> None:
+    for missing in task_of.NEEDED:
+        hooks = {name: lambda *_: None for name in task_of.NEEDED if name != missing}
+        with pytest.raises(RefusedError, match=rf"has no {missing}\(\); write one, as docs/tra"):
+            task_of.complete(type("Partial", (), hooks))
 
 
 def test_a_class_that_inherits_from_nothing_has_the_defaults() -> None:
-    class Plain:
-        def model(self) -> None: ...
-
-        def dataset(self, split: str) -> list[int]:
-            return [len(split)]
-
-        def loss(self, model: object, batch: torch.Tensor) -> tuple[torch.Tensor, int]:
-            return batch.sum() * (model is not None), len(batch)
-
-        names = ("zero", "one")  # no text, as a name would be
-        units: str = "a flag, for it is a parameter"
-
-        def __init__(self, units: str = "") -> None:
-            self.units = units
-
-        def losses(self) -> None: ...  # like a hook that it has: no mistake
-
-        @staticmethod
-        def collate(samples: list[int]) -> torch.Tensor:
-            return torch.tensor(samples)
-
-    complete(Plain)
-    assert {name for name in HOOKS if has(Plain(), name)} == {*NEEDED, "collate"}
-    task: Task = Plain()  # type: ignore[assignment]
+    task_of.complete(Plain)
+    task: Any = Plain()
+    own = {name for name in task_of.HOOKS if task_of.has(task, name)}
+    assert own == {*task_of.NEEDED, "collate"}
     measured = task.measure(torch.nn.Identity(), torch.ones(3))
     assert (float(measured["loss"]), measured["count"]) == (3.0, 3)
     assert (task.report({}), task.unit, task.describe()) == ({}, "", "")
 
 
-MEAN = "x, y = batch\n    loss = F.cross_entropy(model(x), y)\n    "
+MEAN = "x, y = batch\n        loss = F.cross_entropy(model(x), y)\n        "
 MEANS = {
-    "loss": f"def loss(self, model, batch):\n    {MEAN}return loss, len(y)",
-    "measure": f"def measure(self, model, batch):\n    {MEAN}"
+    "loss": f"    def loss(self, model, batch):\n        {MEAN}return loss, len(y)",
+    "measure": f"    def measure(self, model, batch):\n        {MEAN}"
     'return {"loss": loss, "count": len(y)}\n'
-    "def report(self, sums):\n    return {}",
+    "    def report(self, sums):\n        return {}",
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (1, 0), (1, 2), (3, 2)])
 @pytest.mark.parametrize("name", MEANS)
-def test_a_mean_where_a_sum_is_meant_is_refused(
-    tmp_path: Path, name: str, world: int, loaders: int
-) -> None:
-    own(tmp_path, MEANS[name])
-    first, *others = ranks.run(world, *FLAGS, "--loader-workers", str(loaders), cwd=tmp_path)
-    assert first.status == 2
-    assert first.err.startswith(f"train: error: {name}() of the task own returns a mean: ")
-    assert first.err.endswith('as reduction="sum" does, and the count\n')
-    assert [(other.status, other.err) for other in others] == [(2, "")] * (world - 1)
+def test_a_mean_where_a_sum_is_meant_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "own.py").write_text(f"{HEAD}\nclass Own(Base):\n{MEANS[name]}\n")
+    ended = ranks.run(2, *FLAGS, cwd=tmp_path)
+    ranks.assert_refused(ended, f"{name}() of the task own returns a mean: ")
+    assert ended[0].err.endswith('as reduction="sum" does, and the count\n')
 
 
 @pytest.mark.parametrize(
@@ -152,40 +135,37 @@ def test_a_mean_where_a_sum_is_meant_is_refused(
 def test_a_sum_is_what_its_halves_add_up_to(
     whole: tuple[float, int], one: tuple[float, int], other: tuple[float, int], mean: bool
 ) -> None:
+    from spawnlaunch.train.means import is_mean
+
     assert is_mean(whole, one, other) is mean
 
 
-@pytest.mark.full
-def test_the_look_at_the_first_batch_changes_no_number(tmp_path: Path) -> None:
-    """The losses are those of a loop that does not look: dropout and BatchNorm are in the model."""
-    (tmp_path / "own.py").write_text(
-        HEAD.format(above="(Task)")
-        + """
-import random
-
+LOOKED_AT = """
 class Own(Base):
+    odd = False  # whether it will not have half a batch
+
     def model(self):
-        return torch.nn.Sequential(
-            torch.nn.Linear(2, 8),
-            torch.nn.BatchNorm1d(8),
-            torch.nn.Dropout(),
-            torch.nn.Linear(8, 3),
-        )
+        norm, drop = torch.nn.BatchNorm1d(8), torch.nn.Dropout()
+        return torch.nn.Sequential(torch.nn.Linear(2, 8), norm, drop, torch.nn.Linear(8, 3))
 
     def loss(self, model, batch):
-        if not model.training and not getattr(self, "odd", False):
-            self.odd = True
+        if not model.training and self.odd:
+            self.odd = False
             raise ValueError("no half of a batch, please")
         return super().loss(model, batch)
 
-class Looked(Own):
+class Odd(Own):
     odd = True
 """
-    )
-    for name in ("Own", "Looked"):
+
+
+def test_the_look_at_the_first_batch_changes_no_number(tmp_path: Path) -> None:
+    """The losses are those of a loop that does not look: dropout and BatchNorm are in the model."""
+    (tmp_path / "own.py").write_text(HEAD + LOOKED_AT)
+    for name in ("Own", "Odd"):
         flags = (*FLAGS[:-1], f"own.py:{name}", "--out", name, "--log-every", "1")
         ranks.complete(1, *flags, cwd=tmp_path)
-    assert ranks.metrics(tmp_path / "Own", "loss") == ranks.metrics(tmp_path / "Looked", "loss")
+    assert ranks.metrics(tmp_path / "Own", "loss") == ranks.metrics(tmp_path / "Odd", "loss")
 
 
 @pytest.fixture
@@ -197,7 +177,6 @@ def documented(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.full
 def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> None:
     flags = ("--task", "every_hook.py:Everything", "--device", "cpu", "--out", "here")
     first, _ = ranks.complete(2, *flags, "--eval-splits", "train,validation,test", cwd=documented)
@@ -212,5 +191,5 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
     assert {"points_per_second", "tflops"} < set(line)
     assert (documented / "here" / "xor.pt").exists()
     own = "".join(file.read_text() for file in documented.glob("*.py"))
-    for name in HOOKS:
+    for name in task_of.HOOKS:
         assert re.search(rf"^    (def {name}\(|{name} = )", own, re.M), name

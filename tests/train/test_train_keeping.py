@@ -8,9 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from tests.train.ranks import complete, finish, history, run, start, until
+from tests.support.late import Late
+from tests.train.ranks import (
+    assert_refused,
+    complete,
+    finish,
+    history,
+    run,
+    start,
+    until,
+    weights,
+)
+
+torch = Late("torch")
+pytestmark = pytest.mark.full
 
 TASK = """
 import os, torch
@@ -67,26 +79,19 @@ def cwd(trained: Path, tmp_path: Path) -> Path:
     return tmp_path / "cwd"
 
 
-@pytest.mark.full
 def test_a_state_dict_is_kept_with_the_versions_of_its_modules(cwd: Path) -> None:
     saved: Any = torch.load(cwd / "here" / "step-00000004" / "weights.pt", weights_only=True)
     assert saved._metadata["1"] == {"version": 7}
     assert saved["1._extra_state"] == {"torch": 1}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("world", [2, 1, 3])
-def test_what_cannot_be_read_back_is_found_at_the_first_save(cwd: Path, world: int) -> None:
-    flags = (*LINE, "--steps", "40", "--out", "new")
-    ranks = run(world, *flags, cwd=cwd, AWRY="own")
-    assert [rank.status for rank in ranks] == world * [1]
-    assert ranks[0].err.startswith("train: error: weights.pt of the first")
+def test_what_cannot_be_read_back_is_found_at_the_first_save(cwd: Path) -> None:
+    ranks = run(2, *LINE, "--steps", "40", "--out", "new", cwd=cwd, AWRY="own")
+    assert_refused(ranks, "weights.pt of the first", 1)
     assert "is not a tensor" in ranks[0].err
-    assert [rank.err.count("\n") for rank in ranks] == [1] + (world - 1) * [0]
     assert [line["step"] for line in history(cwd / "new")] == [1, 2]
 
 
-@pytest.mark.full
 def test_two_runs_do_not_write_to_one_directory(cwd: Path) -> None:
     flags = (*LINE, *LONG, "--out", "here", "--resume", "auto")
     (first,) = start(0, *flags, cwd=cwd)
@@ -102,58 +107,52 @@ def test_two_runs_do_not_write_to_one_directory(cwd: Path) -> None:
     complete(0, *LINE, "--steps", "6", "--out", "here", "--resume", "auto", cwd=cwd)
 
 
-@pytest.mark.full
-def test_a_refused_resume_changes_nothing(cwd: Path) -> None:
-    def files() -> dict[str, bytes]:
+# What is typed, for a run to --out here, and what is said of it.
+REFUSED = [
+    ((), "here already holds a run; type another --out, --resume auto to go on with it, or --ov"),
+    (("--resume", "auto", "--seed", "4"), "here/step-00000004 is of another run: its seed is 0 an"),
+    (("--resume", "auto", "--width", "5"), "here/step-00000004 is of another model: "),
+    (("--resume", "here/step-00000002"), "here already holds a run; type another --out"),
+    (("--overwrite", "--init", "here"), "--overwrite would remove what --init begins from, here; "),
+    (("--overwrite", "--init", "none.pt"), "--init: cannot read none.pt"),
+    (("--overwrite", "--resume", "none"), "--resume: none is damaged"),
+    (("--overwrite", "--warmup", "99"), "--warmup is 99, and the run has"),
+    (
+        ("--overwrite", "--resume", "here/step-00000002"),
+        "--overwrite would remove what --resume begins from",
+    ),
+    (("--overwrite", "--eval-only", "--init", "here"), "--eval-only trains nothing that could re"),
+    (("--overwrite", "--resume", "auto"), "--overwrite begins anew, and --resume auto and --reque"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), REFUSED, ids=[" ".join(row[0]) for row in REFUSED])
+def test_a_run_stays_as_it_is_where_another_is_refused(
+    cwd: Path, flags: tuple[str, ...], said: str
+) -> None:
+    def files() -> dict[Path, bytes]:
         found = [path for path in (cwd / "here").rglob("*") if path.is_file()]
-        return {str(path): path.read_bytes() for path in found if path.name != "lock"}
+        return {path: path.read_bytes() for path in found if path.name != "lock"}
 
     before = files()
-    (ended,) = run(1, *LINE, "--out", "here", "--resume", "auto", "--seed", "4", cwd=cwd)
-    assert ended.status == 2
-    assert "seed is 0 and yours is" in ended.err
+    ended = run(1, *LINE, "--steps", "4", "--out", "here", *flags, cwd=cwd)
+    assert_refused(ended, said)
     assert files() == before
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--init", "here"), "--overwrite would remove what --init begins from, here; type anot"),
-        (("--init", "none.pt"), "--init: cannot read none.pt"),
-        (("--resume", "none"), "--resume: none is damaged"),
-        (("--warmup", "99"), "--warmup is 99, and the run has"),
-        (("--resume", "here/step-00000002"), "--overwrite would remove what --resume begins from"),
-        (("--eval-only", "--init", "here"), "--eval-only trains nothing that could replace the"),
-        (("--resume", "auto"), "--overwrite begins anew, and --resume auto and --requeue go on"),
-    ],
-)
-def test_a_run_is_not_overwritten_by_one_that_is_refused(
-    cwd: Path, flags: tuple[str, ...], said: str
-) -> None:
-    before = {path: path.read_bytes() for path in (cwd / "here").rglob("*.*") if path.is_file()}
-    (ended,) = run(1, *LINE, "--steps", "4", "--out", "here", "--overwrite", *flags, cwd=cwd)
-    assert ended.status == 2
-    assert ended.err.startswith(f"train: error: {said}")
-    assert {path: path.read_bytes() for path in before} == before
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("loaders", ["0", "2"])
-def test_what_has_changed_since_is_said(cwd: Path, loaders: str) -> None:
+def test_what_has_changed_since_is_said(cwd: Path) -> None:
     flags = (*LINE, "--steps", "6", "--out", "here", "--resume", "auto", "--lr", "3e-4")
     first, *_ = complete(
-        3, *flags, "--global-batch", "9", "--loader-workers", loaders, "--keep", "3", cwd=cwd
+        3, *flags, "--global-batch", "9", "--loader-workers", "0", "--keep", "3", cwd=cwd
     )
     said = next(line for line in first.out.splitlines() if line.startswith("resumed"))
     assert said == (
         "resumed from step 4; changed: --steps 4 -> 6, --global-batch 6 -> 9, --lr 0.004 -> "
-        f"0.0003, --loader-workers None -> {loaders}, --keep 2 -> 3, 1 -> 3 ranks, 9 samples per "
+        "0.0003, --loader-workers None -> 0, --keep 2 -> 3, 1 -> 3 ranks, 9 samples per "
         "step, was 6"
     )
 
 
-@pytest.mark.full
 def test_a_run_from_a_path_can_be_started_again(cwd: Path) -> None:
     flags = (*LINE, "--steps", "8", "--out", "new", "--resume", "here/step-00000002")
     (first,) = start(1, *flags, "--steps", "1000000", cwd=cwd)
@@ -163,12 +162,8 @@ def test_a_run_from_a_path_can_be_started_again(cwd: Path) -> None:
     saved = sorted(path.name for path in (cwd / "new").glob("step-*[0-9]"))
     (ended,) = complete(1, *flags, "--steps", "40", cwd=cwd)
     assert f"resumed from step {int(saved[-1][5:])}; changed: --steps 1000000 -> 40" in ended.out
-    (other,) = run(1, *flags, "--resume", "here", cwd=cwd)
-    assert other.status == 2
-    assert other.err.startswith("train: error: new already holds")
 
 
-@pytest.mark.full
 def test_broken_lines_of_metrics_are_mended(cwd: Path) -> None:
     lines = cwd / "here" / "metrics.jsonl"
     whole = lines.read_bytes()
@@ -178,7 +173,6 @@ def test_broken_lines_of_metrics_are_mended(cwd: Path) -> None:
     assert [line["step"] for line in told] == [1, 2, 3, 4, 4, 5, 5]
 
 
-@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small file system")
 def test_room_is_looked_for_before_training(cwd: Path) -> None:
     (cwd / "small").mkdir()
@@ -188,50 +182,21 @@ def test_room_is_looked_for_before_training(cwd: Path) -> None:
         ranks = run(2, *flags, cwd=cwd)
     finally:
         subprocess.run(["umount", "small"], cwd=cwd, check=True)
-    assert [rank.status for rank in ranks] == [2, 2]
-    assert ranks[0].err == (
-        "train: error: small/run has room for 0 MiB, and 3 checkpoints of 5 MiB do not fit; make "
-        "room, type a lower --keep, or another --out\n"
+    assert_refused(
+        ranks,
+        "small/run has room for 0 MiB, and 3 checkpoints of 5 MiB do not fit; make room, "
+        "type a lower --keep, or another --out\n",
     )
-    assert ranks[1].err == ""
     assert "loss" not in ranks[0].out
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
-    ("path", "world", "loaders"),
-    [
-        ("here", 1, 0),
-        ("here/step-00000004", 2, 0),
-        ("here/step-00000004/weights.pt", 1, 0),
-        ("here/best", 3, 2),
-    ],
+    ("path", "world"),
+    [("here", 1), ("here/step-00000004/weights.pt", 2), ("here/best", 3)],
 )
-def test_a_run_can_begin_with_the_weights_of_another(
-    cwd: Path, path: str, world: int, loaders: int
-) -> None:
+def test_a_run_can_begin_with_the_weights_of_another(cwd: Path, path: str, world: int) -> None:
     flags = (*LINE, "--lr", "1e-30", "--weight-decay", "0", "--seed", "9", "--steps", "1")
-    flags = (*flags, "--loader-workers", str(loaders))
     ended, *_ = complete(world, *flags, "--init", path, "--out", "new", cwd=cwd)
     assert "resumed" not in ended.out
-    old, new = (
-        torch.load(cwd / out / "weights.pt", weights_only=True)
-        for out in ("here/step-00000004", "new/step-00000001")
-    )
+    old, new = weights(cwd / "here", 4), weights(cwd / "new", 1)
     assert all(torch.equal(old[name], new[name]) for name in ("0.weight", "2.weight", "2.bias"))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--init", "none.pt"), "--init: cannot read none.pt: No such file or directory"),
-        (("--init", "here", "--width", "5"), "--init: here is of another model: Error(s) in"),
-        (("--init", "task.py"), "--init: task.py is no file of weights that torch.load"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(cwd: Path, flags: tuple[str, ...], said: str) -> None:
-    ranks = run(2, *LINE, *flags, "--out", "new", cwd=cwd)
-    assert [rank.status for rank in ranks] == [2, 2], ranks
-    assert ranks[0].err.startswith(f"train: error: {said}")
-    assert [rank.err.count("\n") for rank in ranks] == [1, 0]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +16,12 @@ from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
 from tests.train.ranks import complete, metrics, run
 
-pytestmark = pytest.mark.skipif(
-    not (find_spec("transformers") and find_spec("PIL") and find_spec("soundfile")),
-    reason="needs transformers, pillow and soundfile",
-)
+NEEDED = ("transformers", "PIL", "soundfile")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}"),
+]
+torch = Late("torch")
 image_classification = Late("spawnlaunch.train.tasks.image_classification")
 seq2seq = Late("spawnlaunch.train.tasks.seq2seq")
 COMMON = ("--device", "cpu", "--warmup", "0", "--log-every", "4", "--out", "here")
@@ -91,34 +92,20 @@ def test_images_of_a_directory_are_told_apart(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "model" / "config.json").exists()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("world", [1, 2])
-def test_a_split_of_images_and_a_saved_model_are_used(tmp_path: Path, world: int) -> None:
+def test_a_split_of_images_and_a_saved_model_are_used(tmp_path: Path) -> None:
     paint(tmp_path / "images" / "train", 16)
     paint(tmp_path / "images" / "val", 5)
     paint(tmp_path / "images" / "test", 3)
     data = ("--data", "images", "--steps", "8", "--eval-splits", "validation,test")
-    (first, *_) = complete(world, *COMMON, *IMAGES, *data, cwd=tmp_path)
+    (first, *_) = complete(2, *COMMON, *IMAGES, *data, cwd=tmp_path)
     assert "10 held out (of images/val), 2 classes" in first.out
     again = ("--model-name", "here/model", "--model-config", "{}", "--eval-only", "--out", "again")
-    complete(world, *COMMON, *IMAGES, *data, *again, cwd=tmp_path)
+    complete(2, *COMMON, *IMAGES, *data, *again, cwd=tmp_path)
     before, after = (
         json.loads((tmp_path / out / "evaluation.json").read_text()) for out in ("here", "again")
     )
     for split in ("validation", "test"):
         assert after[split]["loss"] == pytest.approx(before[split]["loss"], rel=1e-4)
-
-
-@pytest.mark.full
-def test_what_a_sample_draws_does_not_depend_on_loaders_or_ranks(tmp_path: Path) -> None:
-    paint(tmp_path / "images", 10)
-    flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "4", "--global-batch", "8")
-    losses = []
-    for world, loaders in ((1, "0"), (1, "2")):
-        out = f"{world}-{loaders}"
-        complete(world, *flags, "--loader-workers", loaders, "--out", out, cwd=tmp_path)
-        losses.append(metrics(tmp_path / out, "loss"))
-    assert losses[0] == losses[1]
 
 
 @given(st.integers(5, 60), st.integers(5, 60), st.integers(8, 32), st.booleans())
@@ -156,7 +143,6 @@ def test_a_directory_without_images_is_refused(tmp_path: Path, made: list[str], 
     assert said in str(refused.value)
 
 
-@pytest.mark.full
 def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     paint(tmp_path / "images", 6)
     for file in (tmp_path / "images" / "red").iterdir():
@@ -176,7 +162,6 @@ def test_speech_is_written_down(spoken: Path) -> None:
     assert (spoken / "here" / "model" / "preprocessor_config.json").exists()
 
 
-@pytest.mark.full
 def test_the_word_error_rate_is_the_same_on_any_number_of_ranks(spoken: Path) -> None:
     flags = (*COMMON, *SPEECH, "--steps", "6", "--global-batch", "12", "--eval-batch-size", "2")
     found = []
@@ -193,7 +178,6 @@ def test_the_word_error_rate_is_the_same_on_any_number_of_ranks(spoken: Path) ->
     assert metrics(spoken / "none", "wer") == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("rate", "flags", "said"),
     [

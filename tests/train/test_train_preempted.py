@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.train.exit import PREEMPTED, requeue
-from spawnlaunch.train.schedule import Deadline
-from tests.support.matrix import mostly_full
+from tests.support.late import Late
 from tests.train.ranks import (
     ENTRY,
     TINY_MODEL,
@@ -26,6 +25,8 @@ from tests.train.ranks import (
     until,
 )
 
+schedule = Late("spawnlaunch.train.schedule")
+pytestmark = pytest.mark.full
 FLAGS = (
     *(*TINY_MODEL, "--context", "32", "--batch-size", "2", "--log-every", "1"),
     *("--eval-every", "6", "--save-every", "4", "--steps", "12", "--resume", "auto"),
@@ -67,7 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return history(cwd / "whole")
 
 
-@pytest.mark.parametrize(("where", "step"), mostly_full([("train", 1), ("validate", 6)], 0))
+@pytest.mark.parametrize(("where", "step"), [("train", 1), ("validate", 6)])
 def test_in_the_first_step_and_in_a_validation_it_saves_and_resumes(
     tmp_path: Path, whole: list[dict[str, Any]], where: str, step: int
 ) -> None:
@@ -86,25 +87,6 @@ def test_in_the_first_step_and_in_a_validation_it_saves_and_resumes(
     assert [line for line in history(tmp_path / "cut") if "loss" in line] == training
 
 
-@pytest.mark.full
-def test_in_a_save_it_saves_and_resumes(tmp_path: Path, whole: list[dict[str, Any]]) -> None:
-    flags = (*FLAGS, "--save-every", "1", "--out", "cut")
-    ranks = start(2, *flags, cwd=tmp_path)
-    while not list((tmp_path / "cut").glob("step-*.part")):
-        assert ranks[0].poll() is None, finish(ranks)
-    ranks[0].send_signal(signal.SIGUSR1)
-    assert [rank.status for rank in finish(ranks)] == [PREEMPTED, PREEMPTED]
-    complete(2, *flags, cwd=tmp_path)
-    assert history(tmp_path / "cut") == whole
-
-
-@pytest.mark.full
-def test_the_time_that_was_given_is_kept(tmp_path: Path) -> None:
-    first, other = run(2, *LONG, "--max-time", "4s", cwd=tmp_path)
-    assert (first.status, other.status) == (PREEMPTED, PREEMPTED)
-    assert "by the time of --max-time" in first.out
-
-
 def test_the_end_of_a_slurm_job_is_a_deadline() -> None:
     ends = {"SLURM_JOB_END_TIME": "10000"}
     for max_time, started, given_s, margin_s in (
@@ -113,20 +95,20 @@ def test_the_end_of_a_slurm_job_is_a_deadline() -> None:
         ("1:00:00", 1000, 3600, 60),
         ("1:00:00", 20000, 0, 0),
     ):
-        deadline = Deadline(max_time, ends, started)
+        deadline = schedule.Deadline(max_time, ends, started)
         assert (deadline.given_s, deadline.margin_s()) == (given_s, margin_s)
     assert deadline.reason().endswith("the Slurm job")
-    assert Deadline("0s", {}, started=1000).reason() == "the time of --max-time"
-    assert Deadline(None, {}, started=1000).reason() == ""
+    assert schedule.Deadline("0s", {}, started=1000).reason() == "the time of --max-time"
+    assert schedule.Deadline(None, {}, started=1000).reason() == ""
 
 
 def test_the_time_kept_for_the_last_save_follows_from_the_saves_so_far() -> None:
-    deadline = Deadline("1:00:00", {}, started=time.time())
+    deadline = schedule.Deadline("1:00:00", {}, started=time.time())
     for took_s, kept_s in ((2, 60), (45, 90), (30, 90), (3000, 1800)):
         deadline.saved_in(took_s)
         assert deadline.margin_s() == kept_s
     assert deadline.reason() == ""
-    with_no_end = Deadline(None, {}, started=time.time())
+    with_no_end = schedule.Deadline(None, {}, started=time.time())
     with_no_end.saved_in(1e9)
     assert with_no_end.reason() == ""
 
@@ -153,7 +135,6 @@ def test_a_job_is_requeued_or_it_is_said_who_has_to(
         assert requeue(often, PREEMPTED).endswith("has been started anew 1000 times")
 
 
-@pytest.mark.full
 def test_rank_0_requeues_the_job(tmp_path: Path) -> None:
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ >> asked\n")
     (tmp_path / "scontrol").chmod(0o755)
@@ -165,7 +146,6 @@ def test_rank_0_requeues_the_job(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "requeue 77\n"
 
 
-@pytest.mark.full
 def test_loader_processes_hear_no_signal(tmp_path: Path) -> None:
     env = environment(0, 0, 0)
     flags = (*LONG, "--loader-workers", "2")

@@ -3,15 +3,16 @@
 import itertools
 import json
 import random
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from tests.support.late import Late
 from tests.train.ranks import complete
 
+torch = Late("torch")
+pytestmark = pytest.mark.full
 SAMPLES, HELD_OUT, STEPS, EPOCHS = 24, 7, 6, 3
 DRAWS = """
 import json, os, random
@@ -55,71 +56,53 @@ FLAGS = (
     *("--steps", str(STEPS), "--global-batch", "12", "--eval-every", "3", "--eval-batch-size", "2"),
     *("--seed", "3", "--out", "here"),
 )
-OTHERS = [
-    *((1, 2), (2, 0)),
-    *(pytest.param(*other, marks=pytest.mark.full) for other in ((2, 2), (3, 0), (3, 2))),
-]
-
-
-class Drawn(NamedTuple):
-    """What all samples drew, in any order, and what the model of each rank did."""
-
-    training: list[tuple[float, ...]]
-    validation: list[tuple[float, ...]]
-    model: list[list[float]]
-
-
-def drawn(cwd: Path, world: int, loaders: int) -> Drawn:
-    cwd.mkdir()
-    (cwd / "draws.py").write_text(DRAWS)
-    complete(world, *FLAGS, "--loader-workers", str(loaders), cwd=cwd)
-    rows: dict[bool, list[tuple[float, ...]]] = {True: [], False: []}
-    model = []
-    for rank in range(world):
-        lines: list[Any] = [*map(json.loads, (cwd / f"rank{rank}.jsonl").read_text().splitlines())]
-        # Before the first step the first batch is looked at, and buckets are arranged.
-        lines = list(itertools.dropwhile(lambda line: not line[0], lines))[world > 1 :]
-        for training, samples, _ in lines:
-            rows[training] += map(tuple, samples)
-        model.append([noise for training, _, noise in lines if training])
-    return Drawn(sorted(rows[True]), sorted(rows[False]), model)
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    """One rank that reads its samples itself."""
-    return drawn(tmp_path_factory.mktemp("alone") / "run", 1, 0)
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
+    """What each of two ranks noted, for which other processes read the samples.
+
+    A line says whether it is of training, what the samples drew, and then what the model did.
+    """
+    cwd = tmp_path_factory.mktemp("random")
+    (cwd / "draws.py").write_text(DRAWS)
+    complete(2, *FLAGS, "--loader-workers", "2", cwd=cwd)
+    noted = [
+        map(json.loads, (cwd / f"rank{rank}.jsonl").read_text().splitlines()) for rank in (0, 1)
+    ]
+    # Before the first step the first batch is looked at, and buckets are arranged.
+    return [list(itertools.dropwhile(lambda line: not line[0], each))[1:] for each in noted]
 
 
-@pytest.mark.full
-def test_every_sample_of_every_epoch_draws_its_own_numbers(alone: Drawn) -> None:
-    assert len(alone.training) == EPOCHS * SAMPLES
+def drawn(lines: list[list[Any]], training: bool) -> list[tuple[float, ...]]:
+    """What all samples drew, in any order."""
+    return sorted(
+        tuple(row)
+        for of_rank in lines
+        for line in of_rank
+        if line[0] == training
+        for row in line[1]
+    )
+
+
+def test_every_sample_of_every_epoch_draws_its_own_numbers(lines: list[list[Any]]) -> None:
+    rows = drawn(lines, training=True)
+    assert len(rows) == EPOCHS * SAMPLES
     for generator in range(1, 5):
-        assert len({row[generator] for row in alone.training}) == EPOCHS * SAMPLES
+        assert len({row[generator] for row in rows}) == EPOCHS * SAMPLES
 
 
-@pytest.mark.full
-def test_all_validations_draw_the_same_numbers(alone: Drawn) -> None:
-    once = sorted(set(alone.validation))
+def test_all_validations_draw_the_same_numbers(lines: list[list[Any]]) -> None:
+    rows = drawn(lines, training=False)
+    once = sorted(set(rows))
     assert len(once) == HELD_OUT
-    assert alone.validation == sorted(STEPS // 3 * once)
-    assert not {row[1:] for row in once} & {row[1:] for row in alone.training}
+    assert rows == sorted(STEPS // 3 * once)
+    assert not {row[1:] for row in once} & {row[1:] for row in drawn(lines, training=True)}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("world", "loaders"), OTHERS)
-def test_who_reads_a_sample_changes_nothing(
-    tmp_path: Path, alone: Drawn, world: int, loaders: int
-) -> None:
-    found = drawn(tmp_path / "run", world, loaders)
-    assert found.training == alone.training
-    assert found.validation == alone.validation
-    assert found.model == [model_stream(rank) for rank in range(world)]
-
-
-@pytest.mark.full
-def test_the_model_draws_as_if_samples_drew_nothing(alone: Drawn) -> None:
-    assert alone.model == [model_stream(0)]
+def test_the_model_draws_as_if_samples_and_validations_drew_nothing(lines: list[list[Any]]) -> None:
+    found = [[noise for training, _, noise in of_rank if training] for of_rank in lines]
+    assert found == [model_stream(rank) for rank in (0, 1)]
 
 
 def model_stream(rank: int) -> list[list[float]]:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 
-from spawnlaunch.train import log
 from spawnlaunch.train.config import seconds
-from spawnlaunch.train.data import Feed, loader_workers
-from spawnlaunch.train.distributed import World
-from spawnlaunch.train.schedule import Position
-from spawnlaunch.train.screen import Screen
+from tests.support.late import Late
 from tests.train.ranks import ROOT, SMALL, complete, metrics, run
+
+torch = Late("torch")
+log = Late("spawnlaunch.train.log")
+data = Late("spawnlaunch.train.data")
+distributed = Late("spawnlaunch.train.distributed")
 
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
 
@@ -57,8 +57,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ("flags", "tolerance"),
     [
         (("--static-graph", "--bucket-mb", "1", "--gc-every", "3", "--tf32"), 1e-6),
-        (("--precision", "bf16"), 2e-2),
-        (("--gradient-dtype", "bf16", "--bucket-mb", "1"), 2e-2),
+        (("--precision", "bf16", "--gradient-dtype", "bf16", "--bucket-mb", "1"), 2e-2),
         (("--precision", "fp16"), 2e-2),
     ],
 )
@@ -118,31 +117,35 @@ def test_on_a_cpu_a_step_uses_the_pages_that_the_last_one_freed(tmp_path: Path) 
     assert 4 * int(after) < int(before)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    ("wanted", "device", "world", "cpus", "online", "workers"),
+    ("wanted", "device", "ranks", "cpus", "online", "workers"),
     [
-        (None, "cpu", World(), 8, 64, 0),
-        (None, "cuda", World(), 7, 64, 6),
-        (None, "cuda", World(), 1, 64, 1),
-        (None, "cuda", World(), 32, 64, 8),
-        (None, "cuda", World(0, 8, 0, 8), 32, 32, 3),  # nobody bound the ranks
-        (5, "cpu", World(), 1, 64, 5),
+        (None, "cpu", 1, 8, 64, 0),
+        (None, "cuda", 1, 7, 64, 6),
+        (None, "cuda", 1, 1, 64, 1),
+        (None, "cuda", 1, 32, 64, 8),
+        (None, "cuda", 8, 32, 32, 3),  # nobody bound the ranks
+        (5, "cpu", 1, 1, 64, 5),
     ],
 )
 def test_loader_processes_follow_the_cpus_of_the_rank(
-    wanted: int | None, device: str, world: World, cpus: int, online: int, workers: int
+    wanted: int | None, device: str, ranks: int, cpus: int, online: int, workers: int
 ) -> None:
-    assert loader_workers(wanted, device, world, cpus, online) == workers
+    world = distributed.World(0, ranks, 0, ranks)
+    assert data.loader_workers(wanted, device, world, cpus, online) == workers
 
 
+@pytest.mark.full
 def test_more_loader_processes_than_cpus_are_asked_for_without_a_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     reader: Any = [0, 1]
-    Feed(reader, [], 1000, torch.device("cpu"))
+    data.Feed(reader, [], 1000, torch.device("cpu"))
     assert not recwarn.list
 
 
+@pytest.mark.full
 def test_parts_of_a_step_are_averaged_by_rank_and_the_slowest_named() -> None:
     one, other = log.Split(0.001, 0.010, 0.004), log.Split(0.002, 0.012, 0.001)
     splits = log.mean_splits([(1, [one, other]), (3, [one, other])])
@@ -154,7 +157,11 @@ def test_parts_of_a_step_are_averaged_by_rank_and_the_slowest_named() -> None:
     )
 
 
+@pytest.mark.full
 def test_lines_of_metrics_are_not_kept_in_memory() -> None:
+    from spawnlaunch.train.schedule import Position
+    from spawnlaunch.train.screen import Screen
+
     sizes, clock = log.Sizes(9000, "", "", None, None), log.Clock(torch.device("cpu"))
     ours = log.Log(Screen(None), log.Metrics(None), [], sizes, clock)
     sums, one = torch.ones(4, dtype=torch.float64), torch.ones(1)

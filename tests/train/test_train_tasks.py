@@ -1,19 +1,27 @@
-"""A task of one's own: three methods, found by name, path or module, and read by any processes."""
+"""A task of one's own: how it is found, and what its rows, its batches and its classes may be."""
+
+from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
-import torch
 
-from spawnlaunch.train.data import number_on
 from spawnlaunch.train.errors import RefusedError
-from spawnlaunch.train.tasks import rows
-from tests.train.ranks import complete, history, metrics, run
+from tests.support.late import Late
+from tests.train.ranks import assert_refused, complete, history, metrics, run
+
+torch = Late("torch")
+data = Late("spawnlaunch.train.data")
+rows = Late("spawnlaunch.train.tasks.rows")
 
 MINIMAL = """
+import threading
 import torch
 import helper
+
 
 class Line:
     def __init__(self, slope: float = 2.0, points: int = 96, name: str | None = None):
@@ -23,56 +31,29 @@ class Line:
         return torch.nn.Linear(1, 1)
 
     def dataset(self, split):
-        return Points(self.points if split == "train" else 7, self.slope)
+        class Points:  # no other process knows this class by name
+            def __len__(self):
+                return count
+
+            def __getitem__(self, index):
+                x = torch.tensor([place(index)])
+                return x, helper.line(x, slope)
+
+        place = lambda index: index / count
+        count, slope = self.points if split == "train" else 7, self.slope
+        return Points()
 
     def loss(self, model, batch):
         x, y = batch
         return (model(x) - y).square().sum(), len(x)
 
 
-class Points:
-    def __init__(self, count, slope):
-        self.count, self.slope = count, slope
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        x = torch.tensor([index / self.count])
-        return x, helper.line(x, self.slope)
+class Stuck(Line):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
 """
-COUNTS = """
-import os, pathlib, torch
-
-RANK = int(os.environ["RANK"])
-
-
-class Counting(torch.nn.Linear):
-    # Each rank adds its own number in every training step, so that the ranks come apart.
-    def forward(self, x):
-        if self.training:
-            self.seen += RANK + 1
-            pathlib.Path(f"rank{RANK}").write_text(str(int(self.seen)))
-        return super().forward(x)
-
-
-class Counts:
-    def __init__(self, kept: str):
-        self.kept = kept == "True"
-
-    def model(self):
-        model = Counting(1, 1)
-        model.register_buffer("seen", torch.zeros(()), persistent=self.kept)
-        return model
-
-    def dataset(self, split):
-        return torch.ones(16, 1)
-
-    def loss(self, model, batch):
-        return model(batch).sum(), torch.tensor(len(batch))
-"""
-HERE = ("--device", "cpu", "--log-every", "1", "--lr", "0.1", "--out", "here")
-FLAGS = (*HERE, "--steps", "20")
+FLAGS = ("--device", "cpu", "--log-every", "1", "--lr", "0.1", "--steps", "20")
 
 
 @pytest.fixture
@@ -84,6 +65,30 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
+def test_three_methods_and_a_constructor_make_a_task(cwd: Path) -> None:
+    flags = (*FLAGS, "--task", "train.py:Line", "--slope", "3", "--out", "here")
+    first, _ = complete(2, *flags, cwd=cwd)
+    assert "96 samples to train on, 7" in first.out
+    losses = metrics(cwd / "here", "loss")
+    assert losses[-1] < 0.8 * losses[0]
+    config = (cwd / "here" / "config.toml").read_text()
+    assert "slope = 3.0\npoints = 96\n" in config
+    assert 'task = "train.py:Line"\n' in config
+
+
+@pytest.mark.full
+def test_loader_processes_read_the_same_samples_of_a_task_in_a_module(cwd: Path) -> None:
+    flags = (*FLAGS, "--task", "mine:Line", "--accumulate", "2", "--eval-every", "7")
+    for loaders in ("0", "2"):
+        complete(2, *flags, "--loader-workers", loaders, "--out", loaders, cwd=cwd)
+    assert history(cwd / "2") == history(cwd / "0")
+    (ended,) = run(1, *flags[:-4], "--task", "mine.py:Stuck", "--loader-workers", "1", cwd=cwd)
+    assert_refused([ended], "--task mine.py:Stuck:")
+    assert ended.err.endswith("; type --loader-workers 0\n")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".CSV"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_a_row_holds_any_text(tmp_path: Path, suffix: str, encoding: str) -> None:
@@ -94,6 +99,7 @@ def test_a_row_holds_any_text(tmp_path: Path, suffix: str, encoding: str) -> Non
     assert [row["text"] for row in splits["train"]] == 18 * [text]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "text"),
     [("a.csv", "text\none, two"), ("a.json", '[{"text": 1}]'), ("a.jsonl", '{"text": null}')],
@@ -105,62 +111,72 @@ def test_no_row_is_taken_for_what_it_does_not_say(tmp_path: Path, name: str, tex
         rows.fill("--text", "text", rows.read_splits(file, file, None)["train"][0])
 
 
-@pytest.mark.full
-def test_three_methods_and_a_constructor_make_a_task(cwd: Path) -> None:
-    first, _ = complete(2, *FLAGS, "--task", "train.py:Line", "--slope", "3", cwd=cwd)
-    assert "96 samples to train on, 7" in first.out
-    losses = metrics(cwd / "here", "loss")
-    assert losses[-1] < 0.8 * losses[0]
-    config = (cwd / "here" / "config.toml").read_text()
-    assert "slope = 3.0\npoints = 96\n" in config
-    assert 'task = "train.py:Line"\n' in config
+# Batches, brought to a device that no tensor of the CPU can be added to.
+
+
+class Whole:
+    """What is moved as a whole, as the BatchEncoding of transformers is."""
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> tuple[str, bool]:
+        return device.type, non_blocking
+
+
+class Forwarded:
+    """What hands on the words of its ``to``."""
+
+    def to(self, *words: Any, **named: Any) -> tuple[Any, Any]:
+        return words, named
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.pair = Pair(torch.ones(1), "text")
+
+
+class Pair(NamedTuple):
+    x: Any
+    to: str  # no method, as that of a tensor is
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    x: Any
+    rest: list[Plain]
+
+
+class Named(dict[str, Any]):
+    """A batch whose items are attributes too, with one that is no item."""
+
+    limit = 0
+
+    @property
+    def x(self) -> Any:
+        return self["x"]
 
 
 @pytest.mark.full
-def test_epochs_decide_the_steps_of_a_task_in_a_module(cwd: Path) -> None:
-    flags = ("--task", "mine:Line", "--epochs", "3", "--batch-size", "10", "--points", "95")
-    complete(0, *HERE, *flags, cwd=cwd)
-    assert len(metrics(cwd / "here", "loss")) == 29
+def test_what_a_batch_is_made_of_is_moved_and_stays_of_its_class() -> None:
+    there, named = torch.device("meta"), Named(x=torch.ones(2))
+    named.limit = 3
+    for batch in (Frozen(torch.ones(2), [Plain()]), named):
+        moved = data.to_device(batch, there)
+        assert type(moved) is type(batch)
+        assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")  # left as it was
+    assert data.to_device(named, there).limit == 3
+    pair = data.to_device([Plain()], there)[0].pair
+    assert (pair.x.device.type, pair.to) == ("meta", "text")
+    moved = data.to_device({"a": (torch.ones(1), [Whole()]), "b": "text"}, there)
+    assert moved["a"][0].device == there
+    assert (moved["a"][1], moved["b"]) == ([("meta", True)], "text")  # copied beside computation
+    assert data.to_device([Forwarded()], there) == [((there,), {"non_blocking": True})]
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
+    assert data.to_device(packed, there).data.device == there
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "task", ["train.py:Line", pytest.param("mine:Line", marks=pytest.mark.nightly)]
-)
-def test_any_number_of_loader_processes_reads_the_same_samples(cwd: Path, task: str) -> None:
-    flags = (*FLAGS, "--task", task, "--accumulate", "2", "--eval-every", "7")
-    complete(0, *flags, "--loader-workers", "0", cwd=cwd)
-    complete(0, *flags, "--out", "there", "--loader-workers", "2", cwd=cwd)
-    assert history(cwd / "there") == history(cwd / "here")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("kept", "last"), [(True, [6, 7]), (False, [6, 12])])
-def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
-    tmp_path: Path, kept: bool, last: list[int]
-) -> None:
-    (tmp_path / "counts.py").write_text(COUNTS)
-    complete(
-        2, *FLAGS, "--task", "counts.py:Counts", "--steps", "6", f"--kept={kept}", cwd=tmp_path
-    )
-    assert [int((tmp_path / f"rank{rank}").read_text()) for rank in (0, 1)] == last
-
-
-@pytest.mark.full
-def test_an_option_that_the_loop_has_too_is_refused(cwd: Path) -> None:
-    (cwd / "clash.py").write_text(
-        "from spawnlaunch.train.tasks.language import Language\n"
-        "class Clash(Language):\n    def __init__(self, lr: float = 1): ...\n"
-    )
-    (ended,) = run(0, "--task", "clash.py:Clash", cwd=cwd)
-    assert ended.status == 2
-    assert ended.err == ("train: error: Clash has an option lr, and so has the loop; rename it\n")
-
-
-@pytest.mark.parametrize("value", [3, 3.0, torch.tensor(3), torch.ones(2, 2)])
-def test_what_a_task_counts_is_brought_to_the_device(value: torch.Tensor | float):
-    elsewhere = torch.device("meta")  # which no tensor of the CPU can be added to
-    assert number_on(value, elsewhere).device == elsewhere
-    assert number_on(value, torch.device("cpu")).sum() == (
-        4 if isinstance(value, torch.Tensor) and value.dim() else 3
-    )
+@pytest.mark.parametrize("size", [(), (2, 2)])
+def test_what_a_task_counts_is_brought_to_the_device(size: tuple[int, ...]) -> None:
+    for value in (torch.full(size, 3), 3):
+        assert data.number_on(value, torch.device("meta")).device.type == "meta"
+        here = data.number_on(value, torch.device("cpu"))
+        assert (here == 3).all()

@@ -1,45 +1,37 @@
-"""What a task has set up stays as it is, and works on any number of ranks as on one."""
+"""What a task has set up stays as it is, and is asked for no more often than needed."""
 
-import gc
-import math
+from __future__ import annotations
+
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from spawnlaunch.train.config import Config
-from spawnlaunch.train.device import without_collections
-from spawnlaunch.train.distributed import World
-from spawnlaunch.train.learner import Learner
-from spawnlaunch.train.model import in_eval_mode
-from spawnlaunch.train.order import Order, Shuffled
-from spawnlaunch.train.task import Task
-from tests.train.ranks import complete, history, metrics, run
+from tests.support.late import Late
+from tests.train.ranks import TINY_MODEL, complete, history, metrics, run, weights
+
+torch = Late("torch")
+pytestmark = pytest.mark.full
 
 TASK = """
-import json, os, weakref
+import os, weakref
 import torch
-import torch.nn.functional as F
 from torch import nn
 from spawnlaunch.train.task import Task
+from spawnlaunch.train.tasks.language import Language
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.body, self.norm, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
-        self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x):
         return self.head(self.norm(self.body(x)))
-
-    def logits(self, x):
-        return self(x)
 
 
 class Base(Task):
@@ -67,36 +59,34 @@ class Asleep(Base):  # as from_pretrained leaves a model
         return Net().eval()
 
 
-class ByMethod(Frozen):
-    def loss(self, model, batch):
-        return (model.logits(batch) - 3).square().sum(), len(batch)
+class Averaged(Base):
+    def measure(self, model, batch):
+        loss, count = self.loss(model, batch)
+        mean = model.norm.running_mean.sum()
+        return {"loss": loss, "count": count, "means": mean, "batches": 1}
+
+    def report(self, sums):
+        return {"mean": sums["means"] / sums["batches"], "none": float("nan")}
 
 
-class ByParts(Frozen):
-    def loss(self, model, batch):
-        assert isinstance(model, Net)
-        return (model.head(model.norm(model.body(batch))) - 3).square().sum(), len(batch)
+class Counts(Task):
+    # Each rank adds its own number in every training step, so that the ranks come apart.
+    def __init__(self, kept: bool = False):
+        self.kept = kept
 
-
-class InPieces(Frozen):
-    def loss(self, model, batch):
-        return sum((model(one) - 3).square().sum() for one in batch.split(1)), len(batch)
-
-
-class Wide(Task):
     def model(self):
-        return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        model = nn.Linear(1, 1)
+        model.register_buffer("seen", torch.zeros(()), persistent=self.kept)
+        return model
 
     def dataset(self, split):
-        return torch.arange(90.0, dtype=torch.float64).view(30, 3).sin()
+        return torch.ones(16, 1)
 
     def loss(self, model, batch):
-        return (5 * model(batch) - 3).square().sum(), len(batch)
-
-
-class WideOwn(Wide):
-    def optimizer(self, model, lr):
-        return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+        if model.training:
+            model.seen += int(os.environ["RANK"]) + 1
+            print(f"seen {int(model.seen)}", flush=True)
+        return model(batch).sum(), torch.tensor(len(batch))
 
 
 class Littering(Base):
@@ -120,17 +110,21 @@ class Littering(Base):
         Littering.alive -= 1
 
 
-class Two(Base):
-    def optimizer(self, model, lr):
-        return [torch.optim.SGD(part.parameters(), lr=lr) for part in (model.body, model.head)]
-
-
 class Mapped(Base):
     def loss(self, model, batch):
         if model.training:
             mapped = open("/proc/self/maps").read()
             print("mapped", "step-" in mapped, flush=True)
         return super().loss(model, batch)
+
+
+class Dropped(Language):
+    # A block that draws random numbers has to draw the same ones again.
+    def model(self):
+        model = super().model()
+        for block in model.blocks:
+            block.down = nn.Sequential(block.down, nn.Dropout(0.3))
+        return model
 """
 FLAGS = (
     *("--device", "cpu", "--global-batch", "6", "--log-every", "1", "--warmup", "0"),
@@ -142,51 +136,37 @@ def task(name: str) -> tuple[str, str]:
     return "--task", f"task.py:{name}"
 
 
-def weights(cwd: Path, out: str = "here", step: int = 6) -> dict[str, Any]:
-    file = cwd / out / f"step-{step:08}" / "weights.pt"
-    loaded: dict[str, Any] = torch.load(file, weights_only=True)
-    return loaded
-
-
-@pytest.mark.parametrize("world", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_what_model_left_in_eval_mode_stays_in_it(cwd: Path, world: int) -> None:
-    first, *_ = complete(world, *FLAGS, *task("Frozen"), cwd=cwd)
+def test_what_model_left_in_eval_mode_stays_in_it(cwd: Path) -> None:
+    first, *_ = complete(2, *FLAGS, *task("Frozen"), cwd=cwd)
     assert "left them: norm\n" in first.out
-    assert torch.equal(weights(cwd)["norm.running_mean"], torch.zeros(4))
-    assert weights(cwd)["norm.num_batches_tracked"] == 0
+    saved = weights(cwd / "here", 6)
+    assert torch.equal(saved["norm.running_mean"], torch.zeros(4))
+    assert saved["norm.num_batches_tracked"] == 0
+    (ended,) = complete(1, *FLAGS, *task("Asleep"), "--overwrite", cwd=cwd)
+    assert "in eval mode" not in ended.out  # a model that is in it as a whole is trained
+    assert weights(cwd / "here", 6)["norm.num_batches_tracked"] == 6
 
 
-@pytest.mark.full
-def test_a_model_that_is_in_eval_mode_as_a_whole_is_trained(cwd: Path) -> None:
-    (ended,) = complete(1, *FLAGS, *task("Asleep"), cwd=cwd)
-    assert "in eval mode" not in ended.out
-    assert weights(cwd)["norm.num_batches_tracked"] == 6
-
-
-class Tree(Task):
-    def __init__(self, made: nn.Module) -> None:
-        self.made = made
-
-    def model(self) -> nn.Module:
-        return self.made
-
-
-trees = st.recursive(st.booleans(), lambda inner: st.lists(inner, min_size=1, max_size=3))
-
-
-def grown(tree: Any) -> nn.Module:
+def grown(tree: Any) -> Any:
     """Modules in the shape of a tree, each leaf in training mode or not."""
     if isinstance(tree, bool):
-        return nn.Linear(1, 1).train(tree)
-    return nn.Sequential(*map(grown, tree))
+        return torch.nn.Linear(1, 1).train(tree)
+    return torch.nn.Sequential(*map(grown, tree))
 
 
-@settings(deadline=None, max_examples=50)
-@given(trees)
+@settings(max_examples=50)
+@given(st.recursive(st.booleans(), lambda inner: st.lists(inner, min_size=1, max_size=3)))
 def test_each_module_keeps_its_mode_over_a_validation(tree: Any) -> None:
-    model = nn.Sequential(grown(tree))
+    from spawnlaunch.train.config import Config
+    from spawnlaunch.train.distributed import World
+    from spawnlaunch.train.learner import Learner
+    from spawnlaunch.train.model import in_eval_mode
+    from spawnlaunch.train.task import Task
+
+    model = torch.nn.Sequential(grown(tree))
     before = [module.training for module in model.modules()]
-    learner = Learner(Tree(model), Config(), World(), torch.device("cpu"), 1.0)
+    task = type("Tree", (Task,), {"model": lambda _: model})()
+    learner = Learner(task, Config(), World(), torch.device("cpu"), 1.0)
     with suppress(KeyError), learner.evaluating():
         assert not any(module.training for module in model.modules())
         raise KeyError
@@ -194,95 +174,39 @@ def test_each_module_keeps_its_mode_over_a_validation(tree: Any) -> None:
     assert bool(in_eval_mode(model)) == (not all(before))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["ByMethod", "ByParts", "InPieces"])
-def test_a_task_uses_its_model_as_it_wants_on_any_number_of_ranks(cwd: Path, name: str) -> None:
-    complete(1, *FLAGS, *task("Frozen"), cwd=cwd)
-    for world in (1, 2, 3):
-        flags = (*FLAGS, *task(name), "--out", f"{world}")
-        complete(world, *flags, *(("--find-unused",) if world == 3 else ()), cwd=cwd)
-        for mine, usual in zip(history(cwd / f"{world}"), history(cwd / "here"), strict=True):
-            assert mine == pytest.approx(usual, rel=1e-5)
+def test_a_validation_sees_the_buffers_that_a_checkpoint_keeps(cwd: Path) -> None:
+    """BatchNorm's, which each rank changes by samples of its own."""
+    complete(2, *FLAGS, *task("Averaged"), "--eval-batch-size", "4", cwd=cwd)
+    json.loads((cwd / "here" / "evaluation.json").read_text(), parse_constant=int)  # no NaN
+    mean = float(weights(cwd / "here", 6)["norm.running_mean"].sum())
+    assert metrics(cwd / "here", "mean")[-1] == pytest.approx(mean, rel=1e-6)
 
 
-def by_hand(own: bool, clip: float) -> dict[str, Any]:
-    """The weights of Wide after six steps of a loop that knows of no ranks."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    rest = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
-    optimizer: Any = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95))
-    if own:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    samples = torch.arange(90.0, dtype=torch.float64).view(30, 3).sin()
-    order = Order(Shuffled(30, 0), 6)
-    for step in range(6):
-        batch = samples[order.batch(6 * step, 0).indices]
-        torch.autograd.backward((5 * model(batch) - 3).square().mean())
-        norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))  # type: ignore[union-attr]
-        for p in model.parameters():
-            p.grad *= min(1.0, clip / (norm + 1e-6)) if clip else 1.0
-        optimizer.step()
-        optimizer.zero_grad()
-    return model.state_dict()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("world", [1, 2, 3, 6])
-@pytest.mark.parametrize("name", ["Wide", "WideOwn"])
-@pytest.mark.parametrize("clip", [0.0, 0.7])
-def test_weights_in_double_precision_are_exact_to_twelve_digits(
-    cwd: Path, name: str, world: int, clip: float
+@pytest.mark.parametrize(("kept", "last"), [("--kept", [6, 7]), ("--no-kept", [6, 12])])
+def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
+    cwd: Path, kept: str, last: list[int]
 ) -> None:
-    flags = (*FLAGS, *task(name), "--lr", "0.01", "--schedule", "constant", "--clip", f"{clip}")
-    passes = ("--accumulate", "2") if world < 6 else ()
-    complete(world, *flags, *passes, cwd=cwd)
-    expected = by_hand(name == "WideOwn", clip)
-    for name, value in weights(cwd).items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-12, atol=1e-13)
+    ranks = complete(2, *FLAGS, *task("Counts"), kept, cwd=cwd)
+    seen = [[line for line in rank.out.splitlines() if line[:5] == "seen "] for rank in ranks]
+    assert [int(lines[-1][5:]) for lines in seen] == last
 
 
-@pytest.mark.parametrize("world", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_garbage_that_outlived_a_collection_goes_too(cwd: Path, world: int) -> None:
+def test_garbage_that_outlived_a_collection_goes_too(cwd: Path) -> None:
     flags = ("--gc-every", "2", "--steps", "40", "--eval-every", "0", "--eval-batch-size", "1")
-    first, *_ = complete(world, *FLAGS, *task("Littering"), *flags, cwd=cwd)
+    first, *_ = complete(1, *FLAGS, *task("Littering"), *flags, cwd=cwd)
     alive = [int(line.split()[1]) for line in first.out.splitlines() if line.startswith("alive")]
     assert len(alive) > 40
     assert max(alive) < 15
 
 
-def test_collections_are_what_they_were_behind_the_loop() -> None:
-    frozen = gc.get_freeze_count()
-    with suppress(KeyError), without_collections(True):
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()
-    assert gc.get_freeze_count() <= frozen
-
-
-@pytest.mark.parametrize("world", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_dataset_is_asked_once_for_each_split(cwd: Path, world: int) -> None:
+def test_dataset_is_asked_once_for_each_split(cwd: Path) -> None:
     flags = ("--eval-splits", "train,validation,test", "--loader-workers", "1")
-    complete(world, *FLAGS, *task("Base"), *flags, cwd=cwd)
+    complete(2, *FLAGS, *task("Base"), *flags, cwd=cwd)
     asked = sorted((cwd / "asked").read_text().splitlines())
     splits = ("test", "train", "validation")
-    assert asked == [f"{rank} {split}" for rank in range(world) for split in splits]
-    (cwd / "asked").unlink()
-    complete(world, *FLAGS, *task("Base"), "--dry-run", cwd=cwd)
-    asked = sorted((cwd / "asked").read_text().splitlines())
-    assert asked == [f"{rank} {split}" for rank in range(world) for split in splits[1:]]
+    assert asked == [f"{rank} {split}" for rank in range(2) for split in splits]
 
 
-@pytest.mark.full
-def test_two_optimizers_are_refused_by_that_name(cwd: Path) -> None:
-    first, second = run(2, *FLAGS, *task("Two"), cwd=cwd)
-    assert (first.status, second.status, second.err) == (2, 2, "")
-    assert first.err.startswith("train: error: optimizer() returns 2 opt")
-    assert first.err.count("\n") == 1
-
-
-@pytest.mark.full
 def test_a_checkpoint_is_not_mapped_any_more_once_it_is_read(cwd: Path) -> None:
     """What is mapped could not be removed on some network file systems."""
     complete(1, *FLAGS, *task("Mapped"), cwd=cwd)
@@ -293,11 +217,59 @@ def test_a_checkpoint_is_not_mapped_any_more_once_it_is_read(cwd: Path) -> None:
     assert "mapped True" not in ended.out
 
 
-@pytest.mark.full
 def test_weights_are_read_as_torch_wrote_them_long_ago(cwd: Path) -> None:
     complete(1, *FLAGS, *task("Base"), cwd=cwd)
-    torch.save(weights(cwd), cwd / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save(weights(cwd / "here", 6), cwd / "old.pt", _use_new_zipfile_serialization=False)
     flags = ("--eval-only", "--init", "old.pt", "--out", "there")
     complete(1, *FLAGS, *task("Base"), *flags, cwd=cwd)
-    assert (cwd / "there" / "evaluation.json").exists()
-    assert metrics(cwd / "here", "validation_loss")
+    told = json.loads((cwd / "there" / "evaluation.json").read_text())["validation"]
+    assert told["loss"] == metrics(cwd / "here", "validation_loss")[-1]
+
+
+# Activations that are computed again.
+
+
+def test_activations_computed_again_give_the_same_losses(cwd: Path) -> None:
+    flags = (*TINY_MODEL, "--layers", "3", "--context", "16", *FLAGS, *task("Dropped"))
+    complete(2, *flags, "--out", "kept", cwd=cwd)
+    complete(2, *flags, "--checkpoint-activations", "--out", "again", cwd=cwd)
+    assert history(cwd / "again") == history(cwd / "kept")
+    kept, again = (weights(cwd / out, 6) for out in ("kept", "again"))
+    assert kept.keys() == again.keys()
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+
+
+def kept_bytes(model: Any) -> int:
+    """What a forward pass keeps for the backward pass, as torch's own hooks see it."""
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(torch.zeros(4, 16, dtype=torch.long)).sum()
+    return sum(sizes.values())
+
+
+def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
+    from spawnlaunch.train.model import checkpoint_activations
+    from spawnlaunch.train.tasks.language import GPT
+
+    model = GPT(256, 16, 4, 64)
+    before = kept_bytes(model)
+    checkpoint_activations(model)
+    assert kept_bytes(model) < before / 2
+
+
+# What no model needs: a step that learns from a parameter now and then is told of the flag.
+
+
+def test_a_parameter_that_is_used_now_and_then_needs_the_flag(tmp_path: Path) -> None:
+    from tests.train.test_train_exact import TASK as TERMS
+
+    (tmp_path / "task.py").write_text(TERMS)
+    ranks = run(2, *FLAGS, *task("Terms"), "--kind", "sometimes", "--steps", "60", cwd=tmp_path)
+    assert all(rank.status for rank in ranks)
+    assert any("--find-unused" in rank.err for rank in ranks), ranks

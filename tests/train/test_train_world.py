@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from spawnlaunch.train.device import pick_device
-from spawnlaunch.train.distributed import World, read_world
 from spawnlaunch.train.errors import RefusedError
+from tests.support.late import Late
 from tests.train.ranks import run
 
+torch = Late("torch")
+device_of = Late("spawnlaunch.train.device")
+distributed = Late("spawnlaunch.train.distributed")
+pytestmark = pytest.mark.full
 LAUNCHED = {
     "RANK": "5",
     "WORLD_SIZE": "8",
@@ -20,11 +22,15 @@ LAUNCHED = {
 
 
 def test_a_launched_worker_is_who_the_launcher_says() -> None:
-    assert read_world(LAUNCHED) == World(rank=5, size=8, local_rank=1, local_size=8)
+    assert distributed.read_world(LAUNCHED) == distributed.World(
+        rank=5, size=8, local_rank=1, local_size=8
+    )
 
 
 def test_a_process_that_nobody_launched_is_alone() -> None:
-    assert read_world({"MASTER_ADDR": "left over"}) == World(rank=0, size=1, local_rank=0)
+    assert distributed.read_world({"MASTER_ADDR": "left over"}) == distributed.World(
+        rank=0, size=1, local_rank=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def test_a_process_that_nobody_launched_is_alone() -> None:
 def test_an_incomplete_environment_is_refused(change: dict[str, str | None], said: str) -> None:
     environ = {name: value for name, value in (LAUNCHED | change).items() if value is not None}
     with pytest.raises(RefusedError, match=said):
-        read_world(environ)
+        distributed.read_world(environ)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_an_incomplete_environment_is_refused(change: dict[str, str | None], sai
     ],
 )
 def test_local_rank_3_gets_its_device(wanted: str, visible: int, device: str) -> None:
-    assert str(pick_device(wanted, World(3, 4, 3), visible)) == device
+    assert str(device_of.pick_device(wanted, distributed.World(3, 4, 3), visible)) == device
 
 
 @pytest.mark.parametrize(("wanted", "count"), [("cuda", 0), ("auto", 2)])
@@ -65,10 +71,9 @@ def test_a_worker_without_a_device_is_refused(
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", rocm)
     with pytest.raises(RefusedError, match=f"{count} {maker} devices are visible.*--device cpu"):
-        pick_device(wanted, World(3, 4, 3), count)
+        device_of.pick_device(wanted, distributed.World(3, 4, 3), count)
 
 
-@pytest.mark.full
 def test_a_rank_refuses_its_own_place_itself(tmp_path: Path) -> None:
     ranks = run(2, cwd=tmp_path, WORLD_SIZE="1", LOCAL_RANK="")
     assert [rank.status for rank in ranks] == [2, 2]

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -20,9 +21,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 LARGEST_REQUEST = 1 << 18
+TRIES = 1000
 
 
 class Worker:
@@ -71,13 +74,26 @@ class Worker:
 
 @functools.cache
 def _importing_process() -> socket.socket:
-    """Our end of a socket to it; it leaves when that is closed, if only by our own end."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-u", __file__, str(its.fileno())]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.Popen(command, pass_fds=[its.fileno()], env=environ, stdin=subprocess.DEVNULL)
-    its.close()
-    return ours
+    """A connection to it. It is one for all that run tests side by side, and leaves with the last.
+
+    Its address is a name that the kernel keeps, which only one process can have (unix(7)).
+    """
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    address = f"\0spawnlaunch-warm-{session}"
+    kind = socket.AF_UNIX, socket.SOCK_SEQPACKET
+    with socket.socket(*kind) as listening, contextlib.suppress(OSError):
+        listening.bind(address)  # unless another has been here before
+        listening.listen()
+        command = [sys.executable, "-u", __file__, str(listening.fileno())]
+        environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+        nowhere: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        subprocess.Popen(command, env=environ, pass_fds=[listening.fileno()], **nowhere)
+    ours = socket.socket(*kind)
+    for _ in range(TRIES):  # the other has bound it, and begins to listen
+        if ours.connect_ex(address) == 0:
+            return ours
+        time.sleep(0.01)
+    raise ConnectionRefusedError("the importing process has ended")
 
 
 def start(program: str, flags: tuple[str, ...], cwd: str, environ: dict[str, str]) -> Worker:
@@ -92,25 +108,34 @@ def start(program: str, flags: tuple[str, ...], cwd: str, environ: dict[str, str
     return Worker(*(read for read, _ in pipes))
 
 
-def _serve(channel: socket.socket) -> dict[str, Any]:
+def _serve(listening: socket.socket) -> dict[str, Any]:
     """Fork a worker for every request; returns the request, in the worker alone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
-    while True:
-        message, pipes, *_ = socket.recv_fds(channel, LARGEST_REQUEST, 3)
-        if not message:
-            sys.exit()
-        if os.fork() == 0:
-            channel.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            if (worker := os.fork()) == 0:
-                os.dup2(pipes[0], 1)
-                os.dup2(pipes[1], 2)
-                for pipe in pipes:
-                    os.close(pipe)
-                return json.loads(message)  # type: ignore[no-any-return]
-            _watch(worker, *pipes)
-        for pipe in pipes:
-            os.close(pipe)
+    channels = [listening, listening.accept()[0]]
+    while len(channels) > 1 or select.select([listening], [], [], 0)[0]:
+        for channel in select.select(channels, [], [])[0]:
+            if channel is listening:
+                channels.append(listening.accept()[0])
+                continue
+            message, pipes, *_ = socket.recv_fds(channel, LARGEST_REQUEST, 3)
+            if not message:
+                channels.remove(channel)
+                channel.close()
+                continue
+            if os.fork() == 0:
+                for each in channels:
+                    each.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                if (worker := os.fork()) == 0:
+                    os.dup2(pipes[0], 1)
+                    os.dup2(pipes[1], 2)
+                    for pipe in pipes:
+                        os.close(pipe)
+                    return json.loads(message)  # type: ignore[no-any-return]
+                _watch(worker, *pipes)
+            for pipe in pipes:
+                os.close(pipe)
+    sys.exit()
 
 
 def _watch(worker: int, stdout: int, stderr: int, status: int) -> None:

@@ -1,0 +1,235 @@
+"""How benches end that fail, are killed or interrupted, or cannot begin; and how they go on."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spawnlaunch.bench import rank_group, results, stats
+from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
+from spawnlaunch.bench.sample import FailedError
+from tests.bench.real import BENCH, ONE_RANK, SHORT, TWO_RANKS, bench, counted, placed
+from tests.support.late import Late
+from tests.support.launching import WORKERS, clean_environ, run, start
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
+from tests.support.processes import nothing_left_behind, until
+
+distributed = Late("torch.distributed")
+
+
+@pytest.mark.full
+def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_path: Path):
+    script = 'echo broken here >&2; [ "$RANK" = 1 ] && exit 3; exec sleep 600'
+    words = ("--json", tmp_path / "no", "--", "sh", "-c", script)
+    with nothing_left_behind("BENCH_TEST=fails"):
+        done = run(*TWO_RANKS, *words, environ=clean_environ(BENCH_TEST="fails"))
+    assert done.returncode == 1
+    assert "rank 1: sh exited with status 3:\nbroken here" in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    many = 'grep -q "Cpus_allowed_list:.*[-,]" /proc/self/status'
+    script = f"{many} || {{ echo broken here >&2; exit 3; }}"
+    arms = ("--arms", "unpinned,control,auto", "--rounds", "2", "--warm-up", "0", "--json", file)
+    done = run(*TWO_RANKS, *arms, "--", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "auto failed: command on rank 0:" in done.stdout
+    (measured,) = results.read(str(file)).measured
+    assert (measured.there, measured.rounds) == (["unpinned", "control"], 2)
+    assert "command was not measured" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no/found.json", "make it first"),
+        ("directory", "is a directory"),
+        ("/dev/null", "a device; type the name"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    name: str, said: str, tmp_path: Path
+):
+    (tmp_path / "directory").mkdir()
+    done = run(*ONE_RANK, "--json", tmp_path / name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [("", "a JSON line with 'loss'"), ('{"loss": -0.5}', "rank 0 measured -0.5")],
+    ids=["none", "not above 0"],
+)
+def test_a_command_without_a_number_to_compare_is_told_so(printed: str, said: str):
+    done = run(*BENCH, "--nproc", "1", "--metric", "loss", "--", "echo", printed)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "said"),
+    [
+        ("--help", ">/dev/full", "cannot write to stdout: No space left on device"),
+        ("--help", ">&-", "stdout is closed; type --json FILE >/dev/null"),
+        pytest.param(
+            *("--nproc 1 --rounds 1", ">/dev/full", "cannot write to stdout: No space left"),
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str, said: str):
+    done = run("sh", "-c", f"{shlex.join(BENCH)} {words} {where}")
+    assert done.returncode == os.EX_IOERR
+    (line,) = (line for line in done.stderr.splitlines() if "spawnlaunch: " not in line)
+    assert line.startswith(f"spawnlaunch.bench: error: {said}")
+
+
+def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
+    done = run(*TWO_RANKS, "--rounds", "1", environ=clean_environ(OMP_PROC_BIND="close"))
+    assert done.returncode == 2
+    assert "OMP_PROC_BIND=close binds" in done.stderr
+    assert "set OMP_PROC_BIND=false" in done.stderr
+
+
+# Ranks that wait for each other.
+
+
+@pytest.mark.full
+def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rank_group, "LOOK_AGAIN", timedelta(seconds=0.2))
+    store = distributed.HashStore()
+    first, second = (RankGroup(store, rank, 2) for rank in range(2))
+    threading.Timer(0.5, second.report_death).start()
+    for first.until in (time.monotonic(), float("inf")):
+        with pytest.raises(RankGoneError):
+            first.gather("waits for the second")
+
+
+@pytest.mark.full
+def test_ranks_that_have_not_come_are_named(monkeypatch: pytest.MonkeyPatch):
+    for name in ("MOST_TO_JOIN", "LOOK_AGAIN"):
+        monkeypatch.setattr(rank_group, name, timedelta(seconds=0.2))
+    with pytest.raises(FailedError, match=r"ranks 0, 2, 3 have not come"):
+        rank_group.joined(distributed.HashStore(), 1, 4)
+
+
+@pytest.mark.full
+def test_a_port_that_another_has_is_named():
+    with socket.create_server(("", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = run(*BENCH, "--rounds", "1", environ=placed("0", "1", port))
+    assert done.returncode == 1
+    assert "cannot listen" in done.stderr
+    assert f"port: {port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_who_waits_for_a_rank_that_does_not_come_waits_no_longer_than_its_budget(rank: str):
+    done = run(*BENCH, "--budget", "15s", environ=placed(rank, "2", str(free_port())))
+    assert done.returncode == 1
+    said = ["spawnlaunch.bench: error: the budget of 15 s"] if rank == "0" else []
+    assert [line[: len(said[0])] for line in done.stderr.splitlines()] == said
+
+
+# The end of the budget, interruptions, and what goes on.
+
+
+@pytest.mark.full
+def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
+    words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "40s", "--seconds", "0.5")
+    done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
+    (measured,) = results.read(str(tmp_path / "found.json")).measured
+    assert 1 <= measured.rounds < stats.LOOKS[-1]
+    assert measured.error == pytest.approx(stats.error_of_look(measured.rounds, True))
+    assert "are needed to tell; type --rounds" in done.stdout or measured.rounds >= 6
+
+
+@pytest.mark.full
+def test_an_interrupted_bench_ends_with_what_it_knows(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    words = ("--budget", "1h", "--seconds", "0.05", "--json", file)
+    with start(*ONE_RANK, *words, "--workloads", "jitter", stderr=subprocess.PIPE) as process:
+        until(lambda: counted(file) >= 4, "two rounds")
+        process.send_signal(signal.SIGTERM)
+        said, error = process.communicate(timeout=PATIENCE_S)
+    assert ", and then it was interrupted" in said
+    assert f"type python -m spawnlaunch.bench --resume {file}" in error
+    assert "advice for jitter:" in said
+
+
+def is_of_the_table(line: str) -> bool:
+    return line.startswith("  ") and not line.startswith(("  why", "  /")) and "sample" not in line
+
+
+@pytest.mark.full
+def test_a_bench_that_was_killed_goes_on_and_its_table_is_that_of_one_that_was_not(tmp_path: Path):
+    words = ("--rounds", "9", "--warm-up", "0", "--metric", "speed")
+    command = ("--", sys.executable, WORKERS / "slower.py")  # by its CPUs and by the round
+
+    def counting(name: str) -> tuple[object, ...]:
+        file = tmp_path / f"{name}.jsonl"
+        return (*ONE_RANK, *words, "--json", file, *command, file)
+
+    whole = run(*counting("whole"))
+    assert whole.returncode == 0, whole.stderr
+    file = tmp_path / "part.jsonl"
+    with start(*counting("part"), start_new_session=True) as process:
+        until(lambda: counted(file) >= 7, "seven samples")
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
+    before = counted(file)
+    with file.open("a") as torn:
+        torn.write('{"sample": {"workload": "comm')
+    resumed = run(*BENCH, "--resume", file)
+    assert resumed.returncode == 0, resumed.stderr
+    assert 7 <= before < 18
+    assert counted(file) == 18
+    shown = [
+        run(*BENCH, "--show", tmp_path / f"{name}.jsonl").stdout.splitlines()
+        for name in ("whole", "part")
+    ]
+    tables = [[line for line in lines if is_of_the_table(line)] for lines in shown]
+    assert tables[0] == tables[1]
+    assert any(line.startswith("gone on with on ") for line in shown[1])
+
+
+@pytest.mark.full
+def test_a_bench_of_another_machine_or_of_something_else_is_not_gone_on_with(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    bench(file, "--arms", "auto", "--workloads", "jitter", "--rounds", "1", *SHORT)
+    text = file.read_text()
+    for flags, what in ((("--seconds", "0.1", "--seed", "2"), "seconds, seed not as"),
+                        ((), "bindings not as")):  # fmt: skip
+        file.write_text(text if flags else re.sub('"cpus": "[^"]*"', '"cpus": "7"', text))
+        done = run(*BENCH, "--resume", file, "--rounds", "2", *flags)
+        assert (done.returncode, what in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.full
+def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
+    words = ("--rounds", "1", "--warm-up", "0", "--", "true")
+    done = run(*ONE_RANK, *words, environ=clean_environ(TMPDIR=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("*.jsonl"))

@@ -1,0 +1,301 @@
+"""What one rank refuses all refuse, also what ranks disagree on; rank 0 says it in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.train import warm
+from tests.train.ranks import ENTRY, assert_refused, complete, environment, finish, run
+
+TASK = """
+import os, pathlib, random
+import numpy as np
+import torch
+from spawnlaunch.train.errors import RefusedError
+
+RANK = int(os.environ.get("RANK", 0))
+OWN = RANK == 1  # this rank is not as the others
+PICKED = torch.optim.SGD if OWN else torch.optim.Adagrad
+
+
+class Line:
+    def __init__(self):
+        self.slope = random.random() + np.random.rand() + torch.rand(())
+
+    def model(self):
+        return torch.nn.Linear(1, 1)
+
+    def dataset(self, split):
+        x = torch.rand(32, 1) + random.random() + np.random.rand()
+        order = torch.randperm(32)
+        with open(f"order{RANK}", "a") as file:
+            print(order.tolist(), x.sum().item(), float(self.slope), file=file)
+        part = x[order[:24] if split == "train" else order[24:]]
+        return list(zip(part, part * self.slope))
+
+    def loss(self, model, batch):
+        x, y = batch
+        return (model(x) - y).square().sum(), len(x)
+
+
+"""
+FLAGS = (
+    *("--device", "cpu", "--steps", "6", "--batch-size", "2", "--log-every", "1"),
+    *("--eval-every", "0", "--save-every", "0", "--eval-batch-size", "3", "--out", "here"),
+)
+
+
+class Row(NamedTuple):
+    """Why a run is refused, what its task has in place of Line's, the status, and flags."""
+
+    said: str
+    body: str = "pass"
+    status: int = 2
+    flags: tuple[str, ...] = ()
+
+
+DISAGREE = "the ranks disagree on"
+MEASURE = """
+    def measure(self, model, batch):
+        loss, count = self.loss(model, batch)
+        return {"loss": loss, "count": count, **self.more(len(count * [0]))}
+
+    reported = {}
+
+    def report(self, sums):
+        return self.reported
+"""
+UNUSED = """
+    def model(self):
+        model = torch.nn.Linear(1, 1)
+        model.two = torch.nn.Linear(1, 1)
+        return model
+
+    def loss(self, model, batch):
+        loss, count = super().loss(model, batch)
+        self.passes = getattr(self, "passes", 0) + model.training
+        return loss + (model.two(batch[0]).sum() if self.passes <= self.last else 0), count
+"""
+FILLED = """
+    passes = 0  # the disk is full from the third step on
+
+    def loss(self, model, batch):
+        self.passes += model.training
+        if self.passes == 4 and RANK == 0:
+            lines = pathlib.Path("here/metrics.jsonl")
+            lines.unlink()
+            lines.symlink_to("/dev/full")
+        return super().loss(model, batch)
+"""
+SPARSE = """
+    model = lambda self: torch.nn.Embedding(4, 1, sparse=True)
+    loss = lambda self, model, batch: (model(batch[0].long()).square().sum(), len(batch[0]))
+"""
+COUNTS = """
+    def model(self):
+        model = super().model()
+        if OWN:
+            model.more = torch.nn.Parameter(torch.ones(1))
+        return model
+"""
+WEIGHTS = """
+    def model(self):
+        model = torch.nn.Linear(1, 1)
+        torch.nn.init.constant_(model.bias, RANK)
+        return model
+"""
+REFUSED = """
+    def dataset(self, split):
+        if OWN:
+            raise RefusedError("--data: there is no such file here", shared=True)
+        return super().dataset(split)
+"""
+SHAPES = "model = lambda self: torch.nn.Linear(1, 1 + RANK)"
+ROWS = [
+    Row(f"{DISAGREE} the initial values of bias: rank 0 has ", WEIGHTS),
+    *(
+        pytest.param(row, marks=pytest.mark.full)
+        for row in (
+            Row(
+                f"{DISAGREE} the length of the data set 'train': rank 0 has 24, rank 1 has 23; "
+                "dataset() has to return all samples on every rank",
+                "dataset = lambda self, split: Line.dataset(self, split)[OWN:]",
+            ),
+            Row(
+                f"{DISAGREE} the length of the data set 'train': rank 0 has 24, rank 1 has 0",
+                "dataset = lambda self, split: [] if OWN else Line.dataset(self, split)",
+            ),
+            Row("rank 1: --data: there is no such file here", REFUSED),
+            Row(
+                "rank 1: Own: [Errno 2] No such",
+                "__init__ = lambda self: open('nowhere') and None if OWN else Line.__init__(self)",
+            ),
+            Row(f"{DISAGREE} describe(): ", "describe = lambda self: f'points of rank {RANK}'"),
+            Row(
+                f"{DISAGREE} the parameter weight: rank 0 has (1, 1), torch.float32, rank 1 has "
+                "(2, 1), torch.float32; model() has to build the same model on every rank",
+                SHAPES,
+            ),
+            Row(f"{DISAGREE} the parameter weight: ", SHAPES, flags=("--dry-run",)),
+            Row(f"{DISAGREE} the parameter more: rank 0 has none, rank", COUNTS),
+            Row(
+                f"{DISAGREE} group 0 of the optimizer: rank 0 has {{'lr': 0.004, ",
+                "optimizer = lambda self, m, lr: torch.optim.SGD(m.parameters(), lr / (1 + RANK))",
+            ),
+            Row(
+                f"{DISAGREE} the optimizer: ",
+                "optimizer = lambda self, model, lr: PICKED(model.parameters(), lr=lr)",
+            ),
+            Row(
+                f"{DISAGREE} what measure() returns: rank 0 has {{",
+                MEASURE + "    more = lambda self, count: {'extra': 1} if OWN else {}",
+                1,
+            ),
+            Row(
+                f"{DISAGREE} what measure() returns: rank 0 has {{",
+                MEASURE + "    more = lambda self, count: {'wrong': torch.ones(2 + RANK)}",
+                1,
+            ),
+            Row(
+                "measure() of the task own has no 'extra' for every",
+                MEASURE + "    more = lambda self, count: {'extra': 1} if count < 3 else {}",
+                1,
+            ),
+            Row(
+                "report() of the task returns 'step', which the log has",
+                MEASURE + "    more, reported = lambda self, count: {}, {'step': 1.0}",
+            ),
+            Row(
+                "--best: the report has no 'f1'; type loss, score\n",
+                MEASURE + "    more, reported = lambda self, count: {}, {'score': 1.0}",
+                flags=("--best", "f1:max"),
+            ),
+            Row(
+                "loss() of the task returns an object",
+                "loss = lambda self, model, batch: model(batch[0]).sum()",
+            ),
+            Row("the gradient of weight is sparse, ", SPARSE),
+            Row(
+                "the first batch gave no gradient to two.weight, two.bias; freeze what",
+                f"{UNUSED}\n    last = 0",
+            ),
+            Row(
+                "cannot write to here/metrics.jsonl: No space left on device; make room, and type "
+                "--resume auto",
+                FILLED,
+                1,
+            ),
+            Row(
+                "--patience counts validations, and there is none but the last; type --eval-every ",
+                flags=("--patience", "2"),
+            ),
+        )
+    ),
+]
+
+
+def own(cwd: Path, body: str) -> tuple[str, str]:
+    """Write a task with this body; the flag that names it."""
+    with open(cwd / "task.py", "a") as file:
+        file.write(f"\n\nclass Own(Line):\n    {body}\n")
+    return "--task", "task.py:Own"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.said)
+def test_all_ranks_end_together_and_rank_0_says_why(cwd: Path, row: Row) -> None:
+    ended = run(2, *FLAGS, *own(cwd, row.body), *row.flags, cwd=cwd)
+    assert_refused(ended, row.said, row.status)
+
+
+@pytest.mark.full
+def test_a_parameter_that_a_later_step_leaves_out_is_named(cwd: Path) -> None:
+    ranks = run(2, *FLAGS, *own(cwd, f"{UNUSED}\n    last = 2"), cwd=cwd)
+    said = "this step gave no gradient to two.weight, two.bias, and the first one did; type --find"
+    assert [(rank.status, said in rank.err) for rank in ranks] == [(2, True)] * 2, ranks
+    assert not list((cwd / "here").glob("step-*"))
+
+
+@pytest.mark.full
+def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:
+    port, ranks = free_port(), []
+    for rank, lr in enumerate(("0.1", "0.1", "0.2")):
+        words = (*FLAGS, "--task", "task.py:Line", "--lr", lr, "--loader-workers", str(rank))
+        ranks.append(warm.start(str(ENTRY), words, str(cwd), environment(rank, 3, port)))
+    assert_refused(
+        finish(list(ranks)),
+        "the ranks disagree on --lr: rank 0 has 0.1, rank 2 has 0.2; start all of them with the "
+        "same command line\n",
+    )
+    assert not (cwd / "here").exists()
+
+
+@pytest.mark.full
+def test_what_a_task_makes_is_seeded_for_all_ranks_and_splits(cwd: Path) -> None:
+    complete(3, *FLAGS, "--task", "task.py:Line", cwd=cwd)
+    made = {line for rank in range(3) for line in (cwd / f"order{rank}").read_text().splitlines()}
+    assert len(made) == 1
+    complete(1, *FLAGS, "--task", "task.py:Line", "--seed", "1", "--overwrite", cwd=cwd)
+    assert len(made | set((cwd / "order0").read_text().splitlines())) == 2
+
+
+# What the process that was started has around it.
+
+
+def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A program that becomes the loop, on its own, with these words before it and behind."""
+    return subprocess.run(
+        [*words], cwd=cwd, env=environment(0, 0, 0), capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.full
+def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
+    script = 'cd "$1" && rmdir "$1" && exec "$2" "$3" --steps=3'
+    (tmp_path / "gone").mkdir()
+    words = ("sh", "-c", script, "sh", str(tmp_path / "gone"), sys.executable, str(ENTRY))
+    done = started(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "train: error: the working directory cannot be found: No such file or directory; it may "
+        "have been deleted, so type cd DIR first\n"
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (">&-", ""),
+        (
+            ">/dev/full",
+            "train: cannot write to stdout: No space left on device; the run goes on without it\n",
+        ),
+    ],
+)
+def test_a_run_goes_on_when_nobody_reads_what_it_says(cwd: Path, where: str, said: str) -> None:
+    words = (sys.executable, str(ENTRY), *FLAGS, "--task", "task.py:Line")
+    done = started("sh", "-c", f'exec "$@" {where}', "sh", *words, cwd=cwd)
+    assert (done.returncode, done.stderr) == (0, said)
+    assert (cwd / "here" / "evaluation.json").exists()
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up what only root has")
+@pytest.mark.parametrize("place", ["evaluation.json", "."])
+def test_a_directory_that_may_not_be_written_to_is_one_line(cwd: Path, place: str) -> None:
+    words: Any = (*FLAGS, "--task", "task.py:Line")
+    complete(0, *words, cwd=cwd)
+    (cwd / "here" / place).chmod(0o555)
+    drop = "--drop=cap_dac_override,cap_dac_read_search"
+    command = ("capsh", drop, "--", "-c", 'exec "$@"', "sh", sys.executable, str(ENTRY))
+    done = started(*command, *words, "--resume", "auto", cwd=cwd)
+    assert done.returncode in (1, 2), done.stderr
+    assert done.stderr.startswith("train: error: cannot write"), done.stderr
+    assert done.stderr.count("\n") == 1
