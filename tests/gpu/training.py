@@ -47,34 +47,21 @@ def the_loop_learns_in_fp32(machine: Machine) -> Figures:
     return figures
 
 
-@check("gpu")
-def the_loop_learns_in_tf32(machine: Machine) -> Figures:
-    """The same with TF32 for matrix products."""
-    return _falls(machine, "tf32", "--device", "cuda", "--tf32")
+def _learns(name: str, *flags: str) -> None:
+    """Make a check of it that the loop learns with these flags."""
+
+    def show(machine: Machine) -> Figures:
+        return _falls(machine, name, "--device", "cuda", *flags)
+
+    show.__name__ = f"the_loop_learns_{name}"
+    check("gpu")(show)
 
 
-@check("gpu")
-def the_loop_learns_in_bf16(machine: Machine) -> Figures:
-    """The same in bf16."""
-    return _falls(machine, "bf16", "--device", "cuda", "--precision", "bf16")
-
-
-@check("gpu")
-def the_loop_learns_in_fp16(machine: Machine) -> Figures:
-    """The same in fp16, with its scaled loss."""
-    return _falls(machine, "fp16", "--device", "cuda", "--precision", "fp16")
-
-
-@check("gpu")
-def the_loop_learns_compiled(machine: Machine) -> Figures:
-    """The same with --compile, in bf16."""
-    return _falls(machine, "compiled", "--device", "cuda", "--precision", "bf16", "--compile")
-
-
-@check("gpu")
-def the_loop_learns_with_loader_processes(machine: Machine) -> Figures:
-    """Two loader processes, whose batches go to the device through pinned memory."""
-    return _falls(machine, "loaders", "--device", "cuda", "--loader-workers", "2")
+_learns("in_tf32", "--tf32")
+_learns("in_bf16", "--precision", "bf16")
+_learns("in_fp16", "--precision", "fp16")
+_learns("compiled", "--precision", "bf16", "--compile")
+_learns("with_loader_processes", "--loader-workers", "2")
 
 
 @check("gpu")
