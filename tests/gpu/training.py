@@ -159,16 +159,13 @@ def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
     flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
     _train(machine, "big", *flags, "--steps", steps, "--log-every", str(int(steps) // 3))
     line = [line for line in _lines(machine, "big") if "samples_per_second" in line][-1]
-    hand = machine.run(machine.script("hand"), "hand", *BIG).check().json()[-1]
+    hand = machine.run(machine.script("hand"), *BIG).check().json()[-1]
     figures = {
         "ours": line["samples_per_second"],
         "by hand": round(hand["samples_per_second"], 1),
         "tflops": line.get("tflops"),
         "mfu": line.get("mfu"),
     }
-    if {"transformers", "accelerate"} <= machine.has:
-        trainer = machine.run(machine.script("hand"), "trainer", *BIG).check().json()[-1]
-        figures["trainer"] = round(trainer["samples_per_second"], 1)
     ratio = figures["ours"] / hand["samples_per_second"]
     assert ratio > 0.8, f"{ratio:.3f} of a loop written by hand"
     return {**figures, "of the loop written by hand": round(ratio, 3)}
