@@ -84,31 +84,54 @@ def test_the_figures_of_two_ranks_that_wait_are_those_of_ps_and_proc(tmp_path: P
         launch.status()
 
 
+DOES = """
+import os, threading, time
+time.sleep(2)
+print("ready", os.environ["RANK"], time.monotonic(), flush=True)
+here = sorted(os.sched_getaffinity(0))
+def astray():
+    os.sched_setaffinity(0, here[-1:])
+    while True: sum(range(1000))
+if os.environ["RANK"] == "0":
+    zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
+    while True: null.write(zeros.read(1 << 16))
+threading.Thread(target=astray, daemon=True).start()
+os.sched_setaffinity(0, here[:1])
+time.sleep(3600)
+"""
+
+
 def counters(pid: int) -> tuple[float, int, int]:
     """CPU seconds, and bytes that were read and written, of a process that has started nothing."""
     return cpu_s(pid), int(proc(pid, "io", "rchar")), int(proc(pid, "io", "wchar"))
 
 
-def test_use_reads_and_writes_are_per_second(tmp_path: Path) -> None:
+def test_what_a_rank_uses_when_it_wrote_and_where_its_threads_run(tmp_path: Path) -> None:
     """What lies between two looks is more than what we see between them, and less than around."""
-    loop = tmp_path / "loop.py"
-    loop.write_text(
-        "import os\nzeros = open('/dev/zero', 'rb', buffering=0)\n"
-        "null = open('/dev/null', 'wb', buffering=0)\nprint('ready', flush=True)\n"
-        "while True:\n    null.write(zeros.read(1 << 16))\n"
-    )
-    with launched("--nproc", 1, loop, directory=tmp_path) as launch:
-        launch.read_until(1)
-        (pid,) = launch.workers
-        sampler = Sampler(Meter(), lambda rank: rank.pid == pid)
+    (tmp_path / "does.py").write_text(DOES)
+    flags = ("--nproc", 2, "--bind", "none", tmp_path / "does.py")
+    with launched(*flags, directory=tmp_path) as launch:
+        launch.read_until(2)
+        read_at = time.monotonic()
+        lines = (line.split() for line in launch.output.decode().splitlines())
+        written = {int(rank): float(at) for _, rank, at in lines}
+        found = looked_at(dict.fromkeys(launch.workers, 0))
+        assert set(found) == {0, 1}
+        for rank, one in found.items():
+            assert written[rank] - 0.001 <= one["said_at"] <= read_at + 0.001
+        busy, other = found[0]["pid"], found[1]["pid"]
+        sampler = Sampler(Meter(), lambda rank: rank.pid == busy)
         times, seen, told = [], [], []
         for _ in range(2):
             times.append(time.monotonic())
-            seen.append(counters(pid))
+            seen.append(counters(busy))
             told += sampler.sample()
-            seen.append(counters(pid))
+            seen.append(counters(busy))
             times.append(time.monotonic())
             time.sleep(0.5)
+        if len(os.sched_getaffinity(0)) > 1:  # else a thread can be nowhere else
+            last = str(max(os.sched_getaffinity(0)))
+            until(lambda: looked_at({other: 1})[1]["elsewhere"] == last, "the thread is seen there")
         launch.launcher.terminate()
         launch.status()
     longest_s, shortest_s = times[3] - times[0], times[2] - times[1]
@@ -118,24 +141,6 @@ def test_use_reads_and_writes_are_per_second(tmp_path: Path) -> None:
         assert (seen[2][i] - seen[1][i] - ticks) / longest_s <= figure
         assert figure <= (seen[3][i] - seen[0][i] + ticks) / shortest_s
     assert told[1].reads > 1 << 20
-
-
-def test_the_time_of_the_last_line_is_between_its_writing_and_its_reading(tmp_path: Path) -> None:
-    script = tmp_path / "says.py"
-    script.write_text(
-        "import time\ntime.sleep(2)\n"
-        "print('ready', time.monotonic(), flush=True)\ntime.sleep(3600)\n"
-    )
-    with launched("--nproc", 2, script, directory=tmp_path) as launch:
-        launch.read_until(2)
-        read_at = time.monotonic()
-        written = [float(line.split()[1]) for line in launch.output.splitlines()]
-        found = looked_at(dict.fromkeys(launch.workers, 0))
-        assert len(found) == 2
-        for one in found.values():
-            assert min(written) - 0.001 <= one["said_at"] <= read_at + 0.001
-        launch.launcher.terminate()
-        launch.status()
 
 
 def test_the_state_is_that_of_ps() -> None:
@@ -149,27 +154,6 @@ def test_the_state_is_that_of_ps() -> None:
             assert looked_at({running.pid: 0})[0]["state"] == "stopped"
         finally:
             running.kill()
-
-
-def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one CPU: a thread can be nowhere else")
-    script = tmp_path / "astray.py"
-    script.write_text(
-        "import os, threading, time\n"
-        "here = sorted(os.sched_getaffinity(0))\n"
-        "def astray():\n    os.sched_setaffinity(0, here[-1:])\n    print('ready', flush=True)\n"
-        "    while True: sum(range(1000))\n"
-        "threading.Thread(target=astray, daemon=True).start()\n"
-        "os.sched_setaffinity(0, here[:1])\ntime.sleep(3600)\n"
-    )
-    with launched("--nproc", 1, script, directory=tmp_path) as launch:
-        launch.read_until(1)
-        (pid,) = launch.workers
-        last = str(max(os.sched_getaffinity(0)))
-        until(lambda: looked_at({pid: 0})[0]["elsewhere"] == last, "the thread is seen there")
-        launch.launcher.terminate()
-        launch.status()
 
 
 def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: Path) -> None:
