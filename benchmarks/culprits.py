@@ -2,7 +2,7 @@
 
     python -m benchmarks.culprits [--seeds N] [--most-ranks N] [--write]
 
-Of the seeds of `python -m tests.culprit` that are DDP by hand, the first N of each fault that makes
+Of the seeds of tests/culprit that are DDP by hand, the first N of each fault that makes
 a rank late in each step, and of none. Each runs under `traceml run`, with traced_client.py, which
 has the lines that TraceML asks for, and then under spawnlaunch with --record, one at a time. The
 verdict in TraceML's final report names one rank, so for it either of two slow ranks is right;
@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from benchmarks.report import machine
 from docs.generate import with_made
-from tests.culprit.__main__ import HERE, MOST_S, Case, case, environ, play, score
+from tests.culprit.launches import HERE, MOST_S, Case, case, environ, play, score
 from tests.support.ports import free_port
 
 PAGE = HERE.parent.parent / "docs" / "comparison.md"

@@ -20,7 +20,7 @@ LIMIT_S = 600.0  # of one command
 PROBE = """
 import importlib.util, json, sys
 found = {"python": sys.version.split()[0], "packages": {}}
-for name in ("torch", "numpy", "psutil", "transformers", "accelerate", "pynvml"):
+for name in ("torch", "numpy", "psutil", "pynvml"):
     if importlib.util.find_spec(name):
         module = __import__(name)
         found["packages"][name] = getattr(module, "__version__", "?")

@@ -47,34 +47,21 @@ def the_loop_learns_in_fp32(machine: Machine) -> Figures:
     return figures
 
 
-@check("gpu")
-def the_loop_learns_in_tf32(machine: Machine) -> Figures:
-    """The same with TF32 for matrix products."""
-    return _falls(machine, "tf32", "--device", "cuda", "--tf32")
+def _learns(name: str, *flags: str) -> None:
+    """Make a check of it that the loop learns with these flags."""
+
+    def show(machine: Machine) -> Figures:
+        return _falls(machine, name, "--device", "cuda", *flags)
+
+    show.__name__ = f"the_loop_learns_{name}"
+    check("gpu")(show)
 
 
-@check("gpu")
-def the_loop_learns_in_bf16(machine: Machine) -> Figures:
-    """The same in bf16."""
-    return _falls(machine, "bf16", "--device", "cuda", "--precision", "bf16")
-
-
-@check("gpu")
-def the_loop_learns_in_fp16(machine: Machine) -> Figures:
-    """The same in fp16, with its scaled loss."""
-    return _falls(machine, "fp16", "--device", "cuda", "--precision", "fp16")
-
-
-@check("gpu")
-def the_loop_learns_compiled(machine: Machine) -> Figures:
-    """The same with --compile, in bf16."""
-    return _falls(machine, "compiled", "--device", "cuda", "--precision", "bf16", "--compile")
-
-
-@check("gpu")
-def the_loop_learns_with_loader_processes(machine: Machine) -> Figures:
-    """Two loader processes, whose batches go to the device through pinned memory."""
-    return _falls(machine, "loaders", "--device", "cuda", "--loader-workers", "2")
+_learns("in_tf32", "--tf32")
+_learns("in_bf16", "--precision", "bf16")
+_learns("in_fp16", "--precision", "fp16")
+_learns("compiled", "--precision", "bf16", "--compile")
+_learns("with_loader_processes", "--loader-workers", "2")
 
 
 @check("gpu")
@@ -172,16 +159,13 @@ def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
     flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
     _train(machine, "big", *flags, "--steps", steps, "--log-every", str(int(steps) // 3))
     line = [line for line in _lines(machine, "big") if "samples_per_second" in line][-1]
-    hand = machine.run(machine.script("hand"), "hand", *BIG).check().json()[-1]
+    hand = machine.run(machine.script("hand"), *BIG).check().json()[-1]
     figures = {
         "ours": line["samples_per_second"],
         "by hand": round(hand["samples_per_second"], 1),
         "tflops": line.get("tflops"),
         "mfu": line.get("mfu"),
     }
-    if {"transformers", "accelerate"} <= machine.has:
-        trainer = machine.run(machine.script("hand"), "trainer", *BIG).check().json()[-1]
-        figures["trainer"] = round(trainer["samples_per_second"], 1)
     ratio = figures["ours"] / hand["samples_per_second"]
     assert ratio > 0.8, f"{ratio:.3f} of a loop written by hand"
     return {**figures, "of the loop written by hand": round(ratio, 3)}

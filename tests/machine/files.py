@@ -1,4 +1,4 @@
-"""The files of a simulated node: a tree in memory, of directories, files and symbolic links.
+"""The files of a simulated node: a tree in memory, of directories and files.
 
 What a call does with them is the door's; /proc is made up by `procfs`.
 """
@@ -6,11 +6,10 @@ What a call does with them is the door's; /proc is made up by `procfs`.
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from typing import NamedTuple
 
-MOST_LINKS = 40
+from tests.machine.errors import refused
 
 
 class Status(NamedTuple):
@@ -26,7 +25,7 @@ class Status(NamedTuple):
 
 
 class Inode:
-    """A directory (entries), a file (content) or a link (target)."""
+    """A directory (entries) or a file (content)."""
 
     _count = 0
 
@@ -35,16 +34,11 @@ class Inode:
         self.number, self.kind, self.mode, self.uid = Inode._count, kind, mode, uid
         self.entries: dict[str, Inode] = {}
         self.content = bytearray()
-        self.target = ""
         self.changed = 0.0
 
     def status(self) -> Status:
         size = len(self.content)
         return Status(self.kind | self.mode, self.number, 1, self.uid, 0, size, self.changed)
-
-
-def error(number: int, path: str) -> OSError:
-    return OSError(number, os.strerror(number), path)
 
 
 class Files:
@@ -54,46 +48,31 @@ class Files:
         for name in ("tmp", "dev", "proc", "work"):
             self.root.entries[name] = Inode(stat.S_IFDIR, 0o1777 if name == "tmp" else 0o755)
 
-    def find(self, path: str, follow: bool = True) -> Inode:
+    def find(self, path: str) -> Inode:
         """Raises OSError where there is nothing."""
         directory, name = self.parent(path)
-        if not name:
-            return directory
-        found = directory.entries.get(name)
+        found = directory.entries.get(name) if name else directory
         if found is None:
-            raise error(errno.ENOENT, path)
-        if follow and found.kind == stat.S_IFLNK:
-            return self.find(os.path.join(os.path.dirname(path), found.target))
+            raise refused(errno.ENOENT, path)
         return found
 
-    def parent(self, path: str, links: int = 0) -> tuple[Inode, str]:
+    def parent(self, path: str) -> tuple[Inode, str]:
         """The directory of the last name, and that name."""
-        if links > MOST_LINKS:
-            raise error(errno.ELOOP, path)
         names = [name for name in path.split("/") if name not in ("", ".")]
-        here, way = self.root, [self.root]
-        for i, name in enumerate(names[:-1]):
-            if name == "..":
-                way = way[:-1] or [self.root]
-                here = way[-1]
-                continue
+        here = self.root
+        for name in names[:-1]:
             below = here.entries.get(name)
             if below is None:
-                raise error(errno.ENOENT, path)
-            if below.kind == stat.S_IFLNK:
-                before = "/".join(names[:i])
-                target = os.path.join("/" + before, below.target)
-                return self.parent("/".join([target, *names[i + 1 :]]), links + 1)
+                raise refused(errno.ENOENT, path)
             if below.kind != stat.S_IFDIR:
-                raise error(errno.ENOTDIR, path)
+                raise refused(errno.ENOTDIR, path)
             here = below
-            way.append(here)
         return here, names[-1] if names else ""
 
     def make(self, path: str, kind: int, mode: int, uid: int) -> Inode:
         directory, name = self.parent(path)
         if not name or name in directory.entries:
-            raise error(errno.EEXIST, path)
+            raise refused(errno.EEXIST, path)
         made = directory.entries[name] = Inode(kind, mode, uid)
         return made
 
@@ -110,17 +89,17 @@ class Files:
         parent, name = self.parent(path)
         found = parent.entries.get(name)
         if found is None:
-            raise error(errno.ENOENT, path)
+            raise refused(errno.ENOENT, path)
         is_directory = found.kind == stat.S_IFDIR
         if is_directory != directory:
-            raise error(errno.EISDIR if is_directory else errno.ENOTDIR, path)
+            raise refused(errno.EISDIR if is_directory else errno.ENOTDIR, path)
         if found.entries:
-            raise error(errno.ENOTEMPTY, path)
+            raise refused(errno.ENOTEMPTY, path)
         del parent.entries[name]
 
     def rename(self, old: str, new: str) -> None:
         parent, name = self.parent(old)
         if name not in parent.entries:
-            raise error(errno.ENOENT, old)
+            raise refused(errno.ENOENT, old)
         to, as_name = self.parent(new)
         to.entries[as_name] = parent.entries.pop(name)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from spawnlaunch.rollcall import asked, culprits, flight
 from tests.rollcall.training import BEGAN, MS, Noise, Training, answers, renamed, stack
+from tests.support.matrix import mostly_full
 
-SEEDS = 100
+SEEDS = mostly_full([range(30), range(30, 150)])
 # By which all ranks differ alike.
 NOISES: dict[str, Noise] = {
     "nothing": lambda _: 0.0,
@@ -25,53 +26,77 @@ NOISES: dict[str, Noise] = {
 SLIGHT = NOISES["a little"]
 
 
-def named(of: Training, seed: int = 0) -> list[int]:
-    return [each.rank for each in culprits.judged(answers(of, seed)).culprits]
-
-
 def run(draw: Random, least: int = 2, **other: object) -> Training:
     return Training(draw.randint(least, 8), draw.choice([15, 30, 100, 250]), **other)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
-def test_where_all_differ_alike_nobody_is_named(noise: Noise):
-    of = (run(Random(seed), noise=noise) for seed in range(SEEDS))
-    assert sum(bool(named(each, seed)) for seed, each in enumerate(of)) <= 1
+Drawn = tuple[Training, list[int]]  # and who is to be named
 
 
-def one_late(draw: Random) -> Training:
+def one_late(draw: Random) -> Drawn:
     of = run(draw, noise=SLIGHT)
-    return of._replace(late={draw.randrange(of.size): draw.uniform(0.15, 0.7)})
+    late = draw.randrange(of.size)
+    return of._replace(late={late: draw.uniform(0.15, 0.7)}), [late]
 
 
-def two_late(draw: Random) -> Training:
+def two_late(draw: Random) -> Drawn:
     of, share = run(draw, least=5, noise=SLIGHT), draw.uniform(0.15, 0.7)
-    return of._replace(late=dict.fromkeys(draw.sample(range(of.size), 2), share))
+    late = sorted(draw.sample(range(of.size), 2))
+    return of._replace(late=dict.fromkeys(late, share)), late
 
 
-def a_slow_node(draw: Random) -> Training:
+def a_slow_node(draw: Random) -> Drawn:
     size, share = draw.choice([4, 6, 8]), draw.uniform(0.2, 0.7)
-    return Training(size, 100, late=dict.fromkeys(range(size // 2, size), share), noise=SLIGHT)
+    late = [*range(size // 2, size)]
+    return Training(size, 100, late=dict.fromkeys(late, share), noise=SLIGHT), late
 
 
-@pytest.mark.parametrize("kind", [one_late, two_late, a_slow_node])
-def test_who_is_late_in_each_step_is_named_with_the_line(kind: Callable[[Random], Training]):
-    for seed in range(SEEDS):
-        of = kind(Random(seed))
+def most_late(draw: Random) -> Drawn:
+    """As two of three ranks that share a core: the others are early."""
+    size, share = draw.randint(3, 8), draw.uniform(0.15, 0.7)
+    late = draw.sample(range(size), draw.randint(size // 2 + 1, size - 1))
+    return Training(size, 100, late=dict.fromkeys(late, share), noise=SLIGHT), []
+
+
+def late_once_for_long(draw: Random) -> Drawn:
+    of = run(draw, noise=SLIGHT)
+    return of._replace(once={draw.randrange(of.size): draw.uniform(2, 50)}), []
+
+
+def in_one_of_several_groups(draw: Random) -> Drawn:
+    """Its neighbour comes late to the others because of it, and is not named."""
+    groups, late = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}, draw.randrange(4)
+    return Training(4, 100, late={late: 0.4}, groups=groups, noise=SLIGHT), [late]
+
+
+def in_one_group_only(draw: Random) -> Drawn:
+    groups, late = {"a": (0, 1, 2), "b": (3, 4, 5)}, draw.randrange(6)
+    return Training(6, 100, late={late: 0.4}, groups=groups, noise=SLIGHT, has_world=False), [late]
+
+
+KINDS = (one_late, two_late, a_slow_node, most_late, late_once_for_long, in_one_of_several_groups,
+         in_one_group_only)  # fmt: skip
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_late_in_each_step_is_named_with_the_line(
+    kind: Callable[[Random], Drawn], seeds: range
+):
+    for seed in seeds:
+        of, late = kind(Random(seed))
         found = culprits.judged(answers(of, seed)).culprits
-        assert [each.rank for each in found] == sorted(of.late), (seed, of)
+        assert [each.rank for each in found] == late, (seed, of)
         if of.steps > 15:  # else there are fewer looks than it takes
-            assert {each.at for each in found} == {"train.py:31"}, (seed, of)
-            assert {each.before for each in found} == {"train.py:88 (all_reduce)"}, (seed, of)
+            assert {each.at for each in found} <= {"train.py:31"}, (seed, of)
+            assert {each.before for each in found} <= {"train.py:88 (all_reduce)"}, (seed, of)
 
 
-def test_where_most_are_late_the_others_are_early_and_nobody_is_named():
-    """As two of three ranks that share a core."""
-    for seed in range(SEEDS):
-        draw = Random(seed)
-        size, share = draw.randint(3, 8), draw.uniform(0.15, 0.7)
-        late = draw.sample(range(size), draw.randint(size // 2 + 1, size - 1))
-        assert not named(Training(size, 100, late=dict.fromkeys(late, share), noise=SLIGHT), seed)
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+def test_where_all_differ_alike_nobody_is_named(noise: Noise, seeds: range):
+    found = [culprits.judged(answers(run(Random(seed), noise=noise), seed)) for seed in seeds]
+    assert sum(bool(each.culprits) for each in found) <= 1
 
 
 def test_how_long_it_is_waited_for():
@@ -85,31 +110,10 @@ def test_how_long_it_is_waited_for():
     assert shares[2].waits == pytest.approx(0.0, abs=0.02)
 
 
-def test_who_is_late_once_for_long_is_not_named():
-    for seed in range(SEEDS):
-        draw = Random(seed)
-        of = run(draw, noise=SLIGHT)
-        assert not named(of._replace(once={draw.randrange(of.size): draw.uniform(2, 50)}), seed)
-
-
-def test_of_several_groups_the_rank_is_named_that_all_wait_for():
-    """Its neighbour comes late to the others because of it, and is not."""
-    groups = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
-    for late in range(4):
-        assert named(Training(4, 100, late={late: 0.4}, groups=groups, noise=SLIGHT)) == [late]
-
-
-def test_ranks_that_meet_in_one_group_only():
-    groups = {"a": (0, 1, 2), "b": (3, 4, 5)}
-    for late in range(6):
-        of = Training(6, 100, late={late: 0.4}, groups=groups, noise=SLIGHT, has_world=False)
-        assert named(of) == [late]
-
-
 def test_the_numbers_of_the_ranks_do_not_matter():
     for seed in range(20):
         draw = Random(seed)
-        of = one_late(draw)
+        of, _ = one_late(draw)
         to = draw.sample(range(20), of.size)
         told = answers(of, seed)
         plain, other = culprits.judged(told), culprits.judged(renamed(told, to))
@@ -119,7 +123,7 @@ def test_the_numbers_of_the_ranks_do_not_matter():
 
 def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():
     """Some may have gone on: a broadcast is over for its root while others wait in it."""
-    for seed in range(SEEDS):
+    for seed in range(30):
         draw = Random(seed)
         size = draw.randint(2, 8)
         told = answers(Training(size, 100), seed)
@@ -138,7 +142,7 @@ def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():
 
 def test_who_has_left_its_group_is_missed_only_where_others_wait_in_it():
     """As one that has destroyed it, and works on alone."""
-    for seed in range(SEEDS):
+    for seed in range(30):
         draw = Random(seed)
         told = answers(Training(draw.randint(2, 8), 100), seed)
         left, are_over = draw.randrange(len(told)), draw.random() < 0.5

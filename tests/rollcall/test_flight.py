@@ -41,43 +41,55 @@ def record(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", first: int = 0) -
     return flight.read(dump(*entries, ranks=ranks, first=first))
 
 
-def test_ranks_that_agree_are_not_accused():
-    same = [entry(1), entry(2, "broadcast")]
-    assert flight.disagreement({0: record(*same), 1: record(*same)}) is None
-    assert flight.disagreement({}) is None
+def at(number: int, line: int = 88) -> str:
+    return f"{number}, all_reduce of Float[4] (train.py:{line})"
 
 
-def test_the_first_collective_that_a_rank_has_not_entered_is_named():
-    records = {
-        0: record(entry(87, line=80), entry(88), entry(89)),
-        1: record(entry(87, line=80)),
-        2: record(entry(87, line=80), entry(88)),
-    }
-    assert flight.disagreement(records) == (
-        "collective 88 of group 0: ranks 0,2 in all_reduce of Float[4] (train.py:88); "
-        "rank 1 not there, last in 87, all_reduce of Float[4] (train.py:80)"
-    )
+ALL_88, FIRST = "ranks 0,2 in all_reduce of Float[4] (train.py:88)", [entry(87, line=80)]
+GATHERED = [[entry(1, "all_gather", input_sizes=[[n]]), entry(2, line=n)] for n in (3, 4)]
+OF_ANOTHER = entry(1, time_created_ns=3, process_group=("1", "tensor parallel"))
+OLD = [entry(number, pg_id=0) for number in range(1, 51)]
+ANEW = [entry(n, "broadcast", pg_id=2, time_created_ns=50 + n) for n in (1, 2)]
+# What each rank has recorded, and what is said of it.
+DUMPS = {
+    "no rank": ({}, None),
+    "ranks agree": (dict.fromkeys((0, 1), record(entry(1), entry(2, "broadcast"))), None),
+    "sizes that are gathered, and lines": (dict(enumerate(record(*g) for g in GATHERED)), None),
+    "forgotten": ({0: record(*map(entry, range(1, 9))), 1: record(*map(entry, (6, 7, 8)))}, None),
+    "forgotten, all of a group": ({0: record(entry(1), OF_ANOTHER), 1: record(entry(1), first=7)},
+                                  None),
+    "no member": ({0: record(entry(1), ranks="[0]"), 1: record(ranks="[0]")}, None),
+    "not entered": (
+        {0: record(*FIRST, entry(88), entry(89)), 1: record(*FIRST), 2: record(*FIRST, entry(88))},
+        f"collective 88 of group 0: {ALL_88}; rank 1 not there, last in {at(87, 80)}"),
+    "another collective": (
+        {0: record(*map(entry, (1, 2))), 2: record(*map(entry, (1, 2))),
+         1: record(entry(1), entry(2, "broadcast", line=90))},
+        f"collective 2 of group 0: rank 1 in broadcast of Float[4] (train.py:90); {ALL_88}"),
+    "another shape": (
+        {0: record(*map(entry, (1, 2))), 2: record(*map(entry, (1, 2))),
+         1: record(entry(1), entry(2, input_sizes=[[5]]))},
+        f"collective 2 of group 0: rank 1 in all_reduce of Float[5] (train.py:88); {ALL_88}"),
+    "of several groups the first": (
+        {0: record(entry(5, time_created_ns=50), OF_ANOTHER), 1: record()},
+        "collective 1 of group 1: rank 0 in all_reduce of Float[4] (train.py:88); "
+        "rank 1 not there, with no collective before it"),
+    "a group made anew": (
+        {0: record(*OLD, *ANEW), 1: record(*OLD)},
+        "collective 1 of group 0: rank 0 in broadcast of Float[4] (train.py:88); "
+        "rank 1 not there, with no collective before it"),
+    "a group made anew, later": (
+        {0: record(*OLD, *ANEW), 1: record(*OLD, ANEW[0])},
+        "collective 2 of group 0: rank 0 in broadcast of Float[4] (train.py:88); "
+        "rank 1 not there, last in 1, broadcast of Float[4] (train.py:88)"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (entry(2, "broadcast", line=90), "rank 1 in broadcast of Float[4] (train.py:90)"),
-        (entry(2, input_sizes=[[5]]), "rank 1 in all_reduce of Float[5] (train.py:88)"),
-    ],
-)
-def test_another_collective_or_another_shape_is_a_difference(other: dict[str, Any], words: str):
-    records = {rank: record(entry(1), entry(2)) for rank in (0, 2)}
-    records[1] = record(entry(1), other)
-    assert flight.disagreement(records) == (
-        f"collective 2 of group 0: {words}; ranks 0,2 in all_reduce of Float[4] (train.py:88)"
-    )
-
-
-def test_what_is_gathered_may_differ_in_size_and_lines_may_differ():
-    one = record(entry(1, "all_gather", input_sizes=[[3]]), entry(2, line=5))
-    two = record(entry(1, "all_gather", input_sizes=[[4]]), entry(2, line=6))
-    assert flight.disagreement({0: one, 1: two}) is None
+@pytest.mark.parametrize(("records", "words"), DUMPS.values(), ids=DUMPS)
+def test_the_first_difference_is_named(records: dict[int, flight.Record], words: str | None):
+    assert flight.disagreement(records) == words
+    if words and "not there" in words:
+        assert flight.mismatch(records) is None
 
 
 def test_of_what_is_reduced_the_length_counts_and_not_the_shape():
@@ -109,43 +121,6 @@ def test_a_group_that_has_gloo_beside_nccl_counts_for_each():
             told[rank] = asked.answer(json.dumps(head).encode() + b"\n" + b"".join(dumps)).record
         assert flight.mismatch(told) is None
         assert flight.names(told) == {"0", "0 of gloo"}
-
-
-def test_what_a_rank_has_forgotten_is_no_difference():
-    long, short = record(*map(entry, range(1, 9))), record(*map(entry, range(6, 9)))
-    assert flight.disagreement({0: long, 1: short}) is None
-
-
-def test_a_rank_that_may_have_forgotten_all_of_a_group_is_not_missed():
-    other = entry(1, process_group=("1", ""), time_created_ns=3)
-    there, busy = record(entry(1), other), [entry(n) for n in (1, 2, 3)]
-    assert flight.disagreement({0: there, 1: record(*busy[:1])}) is not None
-    assert flight.disagreement({0: there, 1: record(*busy[:1], first=7)}) is None
-
-
-def test_of_several_groups_the_one_that_differs_first_counts():
-    other = ("1", "tensor parallel")
-    calls = entry(5, time_created_ns=50), entry(1, time_created_ns=40, process_group=other)
-    records = {0: record(*calls), 1: record()}
-    words = flight.disagreement(records) or ""
-    assert words.startswith("collective 1 of group 1: rank 0 in all_reduce")
-    assert words.endswith("rank 1 not there, with no collective before it")
-
-
-def test_a_group_that_was_made_anew_counts_from_one_again():
-    old = [entry(number, pg_id=0) for number in range(1, 51)]
-    one, two = (entry(n, "broadcast", pg_id=2, time_created_ns=50 + n) for n in (1, 2))
-    for last in ([], [one]):
-        records = {0: record(*old, one, two), 1: record(*old, *last)}
-        assert flight.mismatch(records) is None
-        words = flight.disagreement(records) or ""
-        assert words.startswith(f"collective {1 + len(last)} of group 0: rank 0 in broadcast")
-        assert "rank 1 not there" in words
-
-
-def test_a_rank_that_is_no_member_of_a_group_is_not_missed():
-    there = record(entry(1), ranks="[0]")
-    assert flight.disagreement({0: there, 1: record(ranks="[0]")}) is None
 
 
 def test_a_pickle_that_would_call_something_is_not_read():

@@ -2,15 +2,18 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.gang import messages
 from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.run.hang import together
 from tests.gang.launchers import Launchers
+from tests.support.launching import run
 
 NOW_NS = 10**18
 WORLD = "0"
@@ -48,6 +51,7 @@ def sent(told: messages.Stacked) -> messages.Stacked:
     return read
 
 
+@settings(max_examples=50)
 @given(worlds())
 def test_ranks_disagree_over_nodes_where_they_would_on_one(
     world: tuple[dict[int, flight.Record], list[range]],
@@ -92,9 +96,12 @@ def test_a_rank_that_is_none_of_this_world_is_not_named() -> None:
     assert together.roll_of([messages.Where("is lost", "are lost", ((5, 9),))], 3) == []
 
 
+@pytest.mark.full
 def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Path) -> None:
     launchers = Launchers(tmp_path)
+    record = tmp_path / "record"
     flags = ("--nnodes=2", "--nproc=2", "--oversubscribe", "--rdzv-backend=static")
+    flags += ("--record", str(record))
     for node_rank, name in enumerate("ab"):
         launchers.start(name, *flags, *HANG, f"--node-rank={node_rank}", TRAINS)
     assert launchers.statuses() == {"a": 124, "b": 124}
@@ -107,3 +114,7 @@ def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Pat
         launchers.said("a"),
     ), launchers.said("a")
     assert "of all nodes" not in launchers.said("b")
+    report = run(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-", check=True)
+    rolls = re.findall(r"rank 3 is in load [^<]*", report.stdout)
+    of_all = r".*\); ranks 0-2 wait in all_reduce \(of_several_nodes.py:\d+\)"
+    assert any(re.match(of_all, roll) for roll in rolls), rolls

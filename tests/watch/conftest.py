@@ -1,22 +1,54 @@
-"""A terminal whose screen tests can read."""
+"""The record of a launch that fails, which tests of several files read."""
 
-from collections.abc import Callable, Iterator
+import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.launching import clean_environ, run
+from tests.support.launching import clean_environ, launch
 
-Tmux = Callable[..., str]
+FAILS = """
+import os, pathlib, time
+def samples():
+    files = pathlib.Path(os.environ["RECORD"]).glob("*.jsonl")
+    return sum(file.read_text().count('"kind": "sample"') for file in files)
+print("<b>said</b>", flush=True)
+before = samples()
+while os.environ["RANK"] == "0" or samples() < before + 3:
+    time.sleep(0.2)
+raise ValueError("bad <i>")
+"""
 
 
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    """A server of its own: `tmux("capture-pane", "-p")`."""
-    socket = str(tmp_path / "tmux")
+class Recorded(NamedTuple):
+    """A directory of --record with one launch in it."""
 
-    def call(*words: object) -> str:
-        return run("tmux", "-S", socket, "-f", "/dev/null", *words, environ=clean_environ()).stdout
+    directory: Path
 
-    yield call
-    call("kill-server")
+    @property
+    def text(self) -> str:
+        (file,) = self.directory.glob("*.jsonl")
+        return file.read_text()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Those that are there to their ends."""
+        return [*map(json.loads, self.text.split("\n")[:-1])]
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """No line where there is no record yet."""
+        is_there = any(self.directory.glob("*.jsonl"))
+        return [line for line in self.lines if line["kind"] == kind] if is_there else []
+
+
+@pytest.fixture(scope="session")
+def failed_twice(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Of two ranks, of which 1 fails at both attempts."""
+    directory = tmp_path_factory.mktemp("failed")
+    (directory / "fails.py").write_text(FAILS)
+    flags = ("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", directory / "record")
+    environ = clean_environ(RECORD=str(directory / "record"))
+    done = launch(*flags, directory / "fails.py", environ=environ)
+    assert done.returncode == 1, done.stderr
+    return Recorded(directory / "record")

@@ -65,6 +65,7 @@ def line(script: Path, mark: str) -> str:
     return f"{script.name}:{next(n for n, each in enumerate(lines, 1) if each.endswith(mark))}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("launcher", "begins"),
     [*(pytest.param(OURS, each, marks=needs_line) for each in ("", KEEPS)), (TORCHRUN, BEGINS)],
@@ -111,6 +112,7 @@ def test_what_the_record_has_is_told_and_other_files_of_ranks_are_not(tmp_path: 
     assert (note.rank, note.kind) == (3, "grows")
 
 
+@pytest.mark.full
 @needs_line
 def test_of_two_ranks_in_different_collectives_neither_is_accused(tmp_path: Path) -> None:
     script = tmp_path / "another.py"

@@ -12,6 +12,7 @@ import pytest
 
 from spawnlaunch.watch import story
 from tests.support.launching import LAUNCHER, WORKERS, run, start
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import children, until
 from tests.support.watching import launched
@@ -39,39 +40,37 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "record"
 
 
-def test_two_at_once_are_two_with_their_own_events(two: Path) -> None:
-    assert len([*two.glob("*.jsonl")]) == 2
-    launches = story.read(str(two)).launches
-    assert {one.starts[0]["command"][-1] for one in launches} == {"first", "second"}
+def test_two_at_once_are_two_on_the_page_with_their_own_events_the_newest_first(
+    two: Path,
+) -> None:
+    files = sorted(two.glob("*.jsonl"))
+    assert len(files) == 2
+    begun = [lines(file)[0] for file in files]  # whose names sort by time, and tell the run
+    assert sorted(begun, key=lambda one: int(one["time"])) == begun
+    for file, one in zip(files, begun, strict=True):
+        assert one["explain"]["world"]["run_id"] in file.name
+    launches, drawn = story.read(str(two)).launches, page(two)
+    assert launches[0].began >= launches[1].began
     for one in launches:
         pids = one.of_kind("attempt")[0]["pids"]
         assert [end["pid"] for end in one.of_kind("ended")] == [*pids.values()]
-        assert one.starts[0]["command"][-1] in one.of_kind("end")[0]["traceback"]
-
-
-def test_each_is_on_the_page_with_its_command_and_the_traceback_of_its_only_worker(two: Path):
-    drawn = page(two)
-    for word in ("first", "second"):
-        assert re.search(rf"<pre>[^<]*fails\.py {word}</pre>", drawn)
+        word = one.starts[0]["command"][-1]
+        assert word in one.of_kind("end")[0]["traceback"]
         assert drawn.count(f"ValueError: {word}") == 1
-
-
-def test_the_newest_comes_first_and_is_open(two: Path) -> None:
-    launches = story.read(str(two)).launches
-    assert launches[0].began >= launches[1].began
     words = [one.starts[0]["command"][-1] for one in launches]
-    drawn = re.findall(r"<details([^>]*)>.*?fails\.py (\w+)</pre>", page(two), re.DOTALL)
-    assert [word for _, word in drawn] == words
-    assert [" open=" in attributes for attributes, _ in drawn] == [True, False]
+    assert sorted(words) == ["first", "second"]
+    shown = re.findall(r"<details([^>]*)>.*?<pre>[^<]*fails\.py (\w+)</pre>", drawn, re.DOTALL)
+    is_open = [(word, " open=" in details) for details, word in shown]
+    assert is_open == [(words[0], True), (words[1], False)]
 
 
-def test_names_sort_by_time_and_tell_the_run(two: Path) -> None:
-    files = sorted(two.glob("*.jsonl"))
-    begun = [lines(file)[0] for file in files]
-    for file, one in zip(files, begun, strict=True):
-        assert one["explain"]["world"]["run_id"] in file.name
-    seconds = [int(one["time"]) for one in begun]
-    assert seconds == sorted(seconds)
+def test_files_that_were_put_together_are_two_launches(two: Path, tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_text("".join(file.read_text() for file in two.glob("*.jsonl")))
+    apart, together = (
+        sorted(repr(one._replace(files=())) for one in story.read(str(place)).launches)
+        for place in (two, tmp_path)
+    )
+    assert apart == together
 
 
 def test_a_record_that_was_torn_anywhere_loses_one_line(two: Path, tmp_path: Path) -> None:
@@ -109,15 +108,7 @@ def test_what_is_missing_is_said_on_the_page(two: Path, tmp_path: Path) -> None:
     assert "No record of" in drawn
 
 
-def test_files_that_were_put_together_are_two_launches(two: Path, tmp_path: Path) -> None:
-    (tmp_path / "all.jsonl").write_text("".join(file.read_text() for file in two.glob("*.jsonl")))
-    kept = [one._replace(files=()) for one in story.read(str(tmp_path)).launches]
-    assert sorted(kept, key=repr) == sorted(
-        (one._replace(files=()) for one in story.read(str(two)).launches), key=repr
-    )
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", mostly_full([signal.SIGKILL, signal.SIGTERM]))
 def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_goes_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:

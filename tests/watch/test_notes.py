@@ -22,76 +22,68 @@ def of_loop(rank: int, **told: Any) -> Sample:
     return sample(rank, progress=progress(**told))
 
 
-def test_of_ranks_that_are_alike_nothing_is_said() -> None:
-    assert found(*(sample(rank) for rank in range(4))) == []
-    assert found(*(of_loop(rank) for rank in range(4))) == []
-    assert found() == []
+def waiting(*ranks: int, **told: Any) -> list[Sample]:
+    return [of_loop(rank, phase="wait", **told) for rank in ranks]
 
 
-def test_who_takes_longer_than_the_others_is_slow_whatever_it_waits() -> None:
+LATE = 50.0 + notes.STUCK_S
+SLOW_STEPS = [*waiting(0, wait_s=5.0), of_loop(1, wait_s=5.0)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "now", "expected"),
+    [
+        ([], NOW, []),
+        ([sample(rank) for rank in range(4)], NOW, []),
+        ([of_loop(rank) for rank in range(4)], NOW, []),
+        # Who takes longer than the others is slow, whatever it waits; but not alone.
+        ([of_loop(0), of_loop(1, wait_s=0.05), of_loop(2, compute_s=0.12, wait_s=0.0), of_loop(3)],
+         NOW, [(2, "slow")]),
+        ([of_loop(0), of_loop(1), of_loop(2, data_s=0.2)], NOW, [(2, "slow")]),
+        ([of_loop(0, compute_s=9.0)], NOW, []),
+        # Whom the others wait for is stuck, once ten steps and ten seconds have passed.
+        *[([*waiting(0, 1, 3), of_loop(2, phase=phase)], LATE, [(2, "stuck")])
+          for phase in ("compute", "data", "save", "")],
+        ([*waiting(0), of_loop(1)], LATE - 0.1, []),
+        (SLOW_STEPS, 50.0 + 49, []),
+        (SLOW_STEPS, 50.0 + 52, [(1, "stuck")]),
+        # Nobody is named where all wait, or none does; and the newest step of any rank counts.
+        (waiting(0, 1), LATE, []),
+        ([of_loop(0), of_loop(1)], LATE, []),
+        ([*waiting(0, at=60.0), of_loop(1)], LATE, []),
+    ],
+)  # fmt: skip
+def test_who_is_slow_or_stuck(
+    samples: list[Sample], now: float, expected: list[tuple[int, str]]
+) -> None:
+    assert found(*samples, now=now) == expected
+
+
+def test_how_slow_a_rank_is() -> None:
     slow = of_loop(2, compute_s=0.12, wait_s=0.0)
-    assert found(of_loop(0), of_loop(1, wait_s=0.05), slow, of_loop(3)) == [(2, "slow")]
     (note,) = notes.notes({0: [of_loop(0)], 1: [of_loop(1)], 2: [slow]}, NOW)
     assert note.words == "a step takes it 130 ms, 1.4 times the median"
-
-
-def test_data_are_of_its_own_part_of_a_step() -> None:
-    assert found(of_loop(0), of_loop(1), of_loop(2, data_s=0.2)) == [(2, "slow")]
-
-
-def test_one_rank_alone_is_not_slow() -> None:
-    assert found(of_loop(0, compute_s=9.0)) == []
-
-
-@pytest.mark.parametrize("phase", ["compute", "data", "save", ""])
-def test_whom_the_others_wait_for_is_stuck(phase: str) -> None:
-    waiting = [of_loop(rank, phase="wait") for rank in (0, 1, 3)]
-    assert found(*waiting, of_loop(2, phase=phase), now=50.0 + notes.STUCK_S) == [(2, "stuck")]
-
-
-def test_before_ten_steps_or_ten_seconds_have_passed_nobody_is_stuck() -> None:
-    ranks = [of_loop(0, phase="wait"), of_loop(1)]
-    assert found(*ranks, now=49.9 + notes.STUCK_S) == []
-    slow = [of_loop(0, phase="wait", wait_s=5.0), of_loop(1, wait_s=5.0)]
-    assert found(*slow, now=50.0 + 49) == []
-    assert found(*slow, now=50.0 + 52) == [(1, "stuck")]
-
-
-def test_where_all_wait_or_none_does_nobody_is_named() -> None:
-    late = 50.0 + notes.STUCK_S
-    assert found(*(of_loop(rank, phase="wait") for rank in (0, 1)), now=late) == []
-    assert found(*(of_loop(rank) for rank in (0, 1)), now=late) == []
-
-
-def test_the_newest_step_of_any_rank_counts() -> None:
-    ranks = [of_loop(0, phase="wait", at=60.0), of_loop(1)]
-    assert found(*ranks, now=50.0 + notes.STUCK_S) == []
-
-
-def grown(**memories: list[int]) -> list[tuple[int, str]]:
-    history = {int(name[1:]): over_time(int(name[1:]), sizes) for name, sizes in memories.items()}
-    return [(note.rank, note.kind) for note in notes.notes(history, NOW)]
 
 
 RISES = [300 + 20 * i for i in range(20)]
 STAYS = [300] * 20
 
 
-def test_who_grows_steadily_leaks() -> None:
-    assert grown(r0=STAYS, r1=RISES, r2=STAYS) == [(1, "grows")]
-
-
-def test_where_all_grow_alike_nobody_does() -> None:
-    assert grown(r0=RISES, r1=RISES, r2=RISES) == []
-
-
-def test_what_a_process_takes_at_its_start_is_no_leak() -> None:
-    assert grown(r0=STAYS, r1=[50, 200, 900, *[900] * 17], r2=STAYS) == []
-
-
-def test_a_step_is_no_leak_nor_is_a_little() -> None:
-    assert grown(r0=STAYS, r1=[*[300] * 12, *[600] * 8], r2=STAYS) == []
-    assert grown(r0=STAYS, r1=[300 + i for i in range(20)], r2=STAYS) == []
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([STAYS, RISES, STAYS], [(1, "grows")]),
+        ([RISES, RISES, RISES], []),
+        ([STAYS, [50, 200, 900, *[900] * 17], STAYS], []),  # at its start
+        ([STAYS, [*[300] * 12, *[600] * 8], STAYS], []),  # once
+        ([STAYS, [300 + i for i in range(20)], STAYS], []),  # a little
+    ],
+)
+def test_who_grows_steadily_and_unlike_others_leaks(
+    sizes: list[list[int]], expected: list[tuple[int, str]]
+) -> None:
+    history = {rank: over_time(rank, each) for rank, each in enumerate(sizes)}
+    assert [(note.rank, note.kind) for note in notes.notes(history, NOW)] == expected
 
 
 def test_memory_of_another_process_is_not_compared() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.launching import launch, run
 from tests.support.required import require_programs
+from tests.watch.conftest import Recorded
 
 REPORT = (sys.executable, "-m", "spawnlaunch.report")
 BROWSER = (
@@ -21,31 +22,10 @@ BROWSER = (
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of two ranks, of which 1 fails at its first attempt."""
-    directory = tmp_path_factory.mktemp("page")
-    (directory / "fails.py").write_text(
-        "import os, time\n"
-        "print('<b>said</b>', flush=True)\n"
-        "time.sleep(3)\n"
-        "if os.environ['RANK'] == '1':\n    raise ValueError('bad <i>')\n"
-        "time.sleep(3600)\n"
-    )
-    flags = ("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", directory / "record")
-    done = launch(*flags, directory / "fails.py")
-    assert done.returncode == 1, done.stderr
-    return directory / "record"
-
-
-@pytest.fixture(scope="module")
-def html(record: Path) -> str:
+def html(failed_twice: Recorded) -> str:
+    record = failed_twice.directory
     assert run(*REPORT, record, check=True).stdout == f"{record / 'report.html'}\n"
     return (record / "report.html").read_text()
-
-
-def lines_of(record: Path) -> str:
-    (file,) = record.glob("*.jsonl")
-    return file.read_text()
 
 
 def test_nothing_is_fetched(html: str) -> None:
@@ -57,45 +37,36 @@ def test_nothing_is_fetched(html: str) -> None:
     assert set(re.findall(r'(?:src|href)="([^"]*)"', html)) == {"data:,"}
 
 
-def test_the_pictures_are_xml(html: str) -> None:
+def test_it_has_what_the_record_has_and_nothing_of_that_is_markup(
+    html: str, failed_twice: Recorded
+) -> None:
     pictures = re.findall(r'<svg class="picture.*?</svg>(?=\n|<p|</div>)', html, re.DOTALL)
     assert len(pictures) >= 3  # a figure that is 0 all the time has none
     for picture in pictures:
         ElementTree.fromstring(picture)
-
-
-def test_the_first_failure_is_there_and_nothing_of_it_is_markup(html: str) -> None:
+    assert all(f">{attempt}: {rank}<" in html for attempt in (0, 1) for rank in (0, 1))
     assert "ValueError: bad &lt;i&gt;" in html
     assert "<i>" not in html
     assert "failed first, after 1 restart: rank 1" in html
-
-
-def test_every_attempt_of_every_rank_has_a_bar(html: str) -> None:
-    assert all(f">{attempt}: {rank}<" in html for attempt in (0, 1) for rank in (0, 1))
-
-
-def test_what_was_derived_is_there_with_its_source(html: str, record: Path) -> None:
-    start = json.loads(lines_of(record).splitlines()[0])
-    for name, fact in start["explain"]["sources"].items():
+    for name, fact in failed_twice.lines[0]["explain"]["sources"].items():
         assert f"<td>{name}</td><td>{fact['value']}</td>" in html
 
 
-def test_a_command_that_is_not_utf_8_is_drawn(record: Path, tmp_path: Path) -> None:
-    start, *others = lines_of(record).splitlines()
-    told = json.loads(start)
+def test_a_command_that_is_not_utf_8_is_drawn(failed_twice: Recorded, tmp_path: Path) -> None:
+    told, *others = failed_twice.lines
     told["command"].append("\udcff.py")
-    (tmp_path / "node0.jsonl").write_text("\n".join([json.dumps(told), *others]))
+    (tmp_path / "node0.jsonl").write_text("\n".join(map(json.dumps, [told, *others])))
     run(*REPORT, tmp_path, check=True)
     assert "\\udcff.py" in (tmp_path / "report.html").read_text()
 
 
-def test_a_directory_without_a_record_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_said(
+    failed_twice: Recorded, html: str, tmp_path: Path
+) -> None:
+    record = failed_twice.directory
     done = run(*REPORT, tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(f"spawnlaunch.report: error: {tmp_path} has no record")
-
-
-def test_a_page_that_cannot_be_written_is_said(record: Path, html: str) -> None:
     done = run(*REPORT, record, "--html", record / "no" / "page.html")
     assert done.returncode == 2
     assert "name another file with --html" in done.stderr
@@ -115,26 +86,9 @@ def test_explain_draws_the_node_alone(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("width", [1000, 400])
-def test_a_browser_draws_it_and_has_nothing_to_say(
-    html: str, record: Path, tmp_path: Path, width: int
+def test_a_browser_draws_it_has_nothing_to_say_and_nothing_is_wider_than_the_screen(
+    html: str, tmp_path: Path, width: int
 ) -> None:
-    require_programs("chromium", package="chromium")
-    assert html
-    picture = tmp_path / "page.png"
-    done = subprocess.run(
-        [*BROWSER, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0",
-         f"--window-size={width},1600", f"--screenshot={picture}",
-         f"file://{record / 'report.html'}"],
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "CONSOLE" not in done.stderr
-    assert picture.stat().st_size > 20_000  # an empty page of that size has 7,000 at most
-
-
-@pytest.mark.full
-def test_nothing_is_wider_than_a_narrow_screen(html: str, tmp_path: Path) -> None:
     """The browser itself measures, by a script that is in a copy of the page."""
     require_programs("chromium", package="chromium")
     measure = (
@@ -144,10 +98,12 @@ def test_nothing_is_wider_than_a_narrow_screen(html: str, tmp_path: Path) -> Non
     copy = tmp_path / "copy.html"
     copy.write_text(html.replace("</body>", measure))
     done = subprocess.run(
-        [*BROWSER, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=400,800",
-         "--dump-dom", f"file://{copy}"],
+        [*BROWSER, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0",
+         f"--window-size={width},1600", "--dump-dom", f"file://{copy}"],
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "CONSOLE" not in done.stderr
     title = re.search(r"<title>(\d+) (\d+) (\d+)</title>", done.stdout)
     assert title, done.stdout[:500] + done.stderr[-500:]
     scroll, inner, lines = map(int, title.groups())

@@ -5,15 +5,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
 from tests.support.watching import launched
+from tests.watch.conftest import Recorded
 
-Failed = tuple[Path, dict[int, list[str]]]
 USES = """
 import os, resource, sys
 held = bytearray(200 << 20)
@@ -28,41 +27,18 @@ print("used", os.environ["RANK"], used.ru_utime, used.ru_stime, used.ru_maxrss,
       used.ru_nivcsw, used.ru_majflt, flush=True)
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
 """
-FAILS = """
-import os, sys, time
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
-    print("about to fail", flush=True)
-    raise ValueError("bad")
-print("well", flush=True)
-time.sleep(float(sys.argv[1]))
-"""
 
 
-def read(directory: Path) -> list[dict[str, Any]]:
-    """The lines that are there to their ends."""
-    (file,) = directory.glob("*.jsonl")
-    return [json.loads(line) for line in file.read_text().split("\n")[:-1]]
-
-
-def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [line for line in lines if line["kind"] == kind]
-
-
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
-    """A launch of which rank 1 ends with 3, and what the workers say they used."""
-    directory = tmp_path_factory.mktemp("failed")
-    (directory / "uses.py").write_text(USES)
-    kept = ("--record", directory / "record", "--result", directory / "result.json")
-    done = launch("--nproc", 2, "--quiet", *kept, directory / "uses.py", 3)
+def test_what_a_rank_used_is_what_it_says_itself_and_the_record_has_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "uses.py").write_text(USES)
+    kept = ("--record", tmp_path / "record", "--result", tmp_path / "result.json")
+    done = launch("--nproc", 2, "--quiet", *kept, tmp_path / "uses.py", 3)
     assert done.returncode == 3, done.stderr
     words = (line.split() for line in done.stdout.splitlines() if line.startswith("used"))
-    return directory, {int(rank): rest for _, rank, *rest in words}
-
-
-def test_what_a_rank_used_is_what_it_says_itself(failed: Failed) -> None:
-    directory, said = failed
-    ranks = json.loads((directory / "result.json").read_text())["ranks"]
+    said = {int(rank): rest for _, rank, *rest in words}
+    ranks = json.loads((tmp_path / "result.json").read_text())["ranks"]
     for one in ranks:
         if one["rank"] not in said:  # it was ended before it could tell
             assert one["told"]
@@ -75,46 +51,27 @@ def test_what_a_rank_used_is_what_it_says_itself(failed: Failed) -> None:
         assert switches <= one["involuntary_switches"] < switches + 10_000
         assert faults <= one["major_faults"] < faults + 10_000
     assert 1 in said
-
-
-def test_the_record_tells_the_same_ends_as_the_result(failed: Failed) -> None:
-    directory, _ = failed
-    result = json.loads((directory / "result.json").read_text())
-    ended = {line["rank"]: line for line in of_kind(read(directory / "record"), "ended")}
-    for one in result["ranks"]:
+    ended = {line["rank"]: line for line in Recorded(tmp_path / "record").of_kind("ended")}
+    for one in ranks:
         assert ended.pop(one["rank"]).items() >= one.items()
     assert not ended
 
 
-def test_the_record_begins_with_all_that_was_derived(failed: Failed) -> None:
-    start = read(failed[0] / "record")[0]
-    assert start["kind"] == "start"
-    assert start["explain"]["sources"]["world_size"]["value"] == 2
-    assert [one["rank"] for one in start["explain"]["workers"]] == [0, 1]
-
-
-def test_events_come_in_their_order(tmp_path: Path) -> None:
-    script = tmp_path / "fails.py"
-    script.write_text(FAILS)
-    flags = ("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", tmp_path / "record")
-    done = launch(*flags, script, 3)
-    assert done.returncode == 0, done.stderr
-    lines = read(tmp_path / "record")
+def test_events_come_in_their_order_with_the_first_failure_and_its_traceback(
+    failed_twice: Recorded,
+) -> None:
+    lines = failed_twice.lines
+    assert [one["rank"] for one in lines[0]["explain"]["workers"]] == [0, 1]
+    assert lines[0]["explain"]["sources"]["world_size"]["value"] == 2
     kinds = [line["kind"] for line in lines if line["kind"] not in ("sample", "output", "note")]
-    expected = "start attempt ended said ended restart attempt ended ended end"
-    assert " ".join(kinds) == expected
-    assert [line["restart"] for line in of_kind(lines, "attempt")] == [0, 1]
-    assert of_kind(lines, "said")[0]["what"] == "failure"
-    assert of_kind(lines, "end")[0]["status"] == 0
-
-
-def test_the_first_failure_is_there_with_its_traceback(tmp_path: Path) -> None:
-    script = tmp_path / "fails.py"
-    script.write_text(FAILS)
-    launch("--nproc", 2, "--quiet", "--record", tmp_path / "record", script, 60)
-    (end,) = of_kind(read(tmp_path / "record"), "end")
+    attempt = "attempt ended said ended"
+    assert " ".join(kinds) == f"start {attempt} restart {attempt} end"
+    assert [line["restart"] for line in failed_twice.of_kind("attempt")] == [0, 1]
+    assert failed_twice.of_kind("said")[0]["what"] == "failure"
+    (end,) = failed_twice.of_kind("end")
+    assert end["status"] == 1
     assert "ValueError: bad" in end["traceback"]
-    assert "failed first: rank 1" in end["words"][0]
+    assert "failed first, after 1 restart: rank 1" in end["words"][0]
 
 
 def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: Path) -> None:
@@ -125,19 +82,21 @@ def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: 
         "held = b'x' * (64 << 20) if os.environ['RANK'] == '1' else b''\n"
         "print('ready', flush=True)\ntime.sleep(3600)\n"
     )
-    record = tmp_path / "record"
-    with launched("--nproc", 2, "--record", record, script, directory=tmp_path) as running:
+    record = Recorded(tmp_path / "record")
+    with launched(
+        "--nproc", 2, "--record", record.directory, script, directory=tmp_path
+    ) as running:
         running.read_until(2)
         recorder, guard = _children(running.pid)
-        until(lambda: len(of_kind(read(record), "sample")) > 3, "there are samples")
-        until(lambda: of_kind(read(record), "output"), "the first line was seen")
+        until(lambda: len(record.of_kind("sample")) > 3, "there are samples")
+        until(lambda: record.of_kind("output"), "the first line was seen")
         size = Path(f"/proc/{guard}/status").read_text()
         kilobytes = int(size.partition("VmHWM:")[2].split()[0])
         running.send(signal.SIGTERM)
         running.status()
     assert kilobytes < 16 << 10
     assert not Path(f"/proc/{recorder}").exists()
-    last = of_kind(read(record), "sample")[-1]
+    last = record.of_kind("sample")[-1]
     assert last["ranks"] == [0, 1]
     assert 60 << 20 < last["memory"][1] - last["memory"][0] < 80 << 20
 
@@ -152,17 +111,13 @@ def _children(launcher: int) -> tuple[int, int]:
 
 
 def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
-    record = tmp_path / "record"
-    flags = ("--nproc", 2, "--record", record)
+    record = Recorded(tmp_path / "record")
+    flags = ("--nproc", 2, "--record", record.directory)
     with launched(*flags, WORKERS / "sleep.py", directory=tmp_path) as running:
-        until(lambda: of_kind(read(record), "attempt") if _is_there(record) else [], "it began")
+        until(lambda: record.of_kind("attempt"), "it began")
         os.kill(running.pid, signal.SIGKILL)
         running.launcher.wait()
         assert running.all_gone()  # the recorder too
-
-
-def _is_there(record: Path) -> bool:
-    return any(record.glob("*.jsonl"))
 
 
 @pytest.mark.full

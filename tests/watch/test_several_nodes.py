@@ -7,9 +7,9 @@ from subprocess import DEVNULL
 
 import pytest
 
-from spawnlaunch.failures import TIMED_OUT
 from spawnlaunch.watch import story
-from tests.support.launching import LAUNCHER, clean_environ, run, start
+from tests.support.launching import LAUNCHER, run, start
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
@@ -20,7 +20,7 @@ def report(record: Path) -> str:
     return run(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-", check=True).stdout
 
 
-@pytest.mark.parametrize("ranks_are_given", [True, False])
+@pytest.mark.parametrize("ranks_are_given", mostly_full([False, True]))
 def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_given: bool) -> None:
     """Where none are given, no launcher knows its ranks before it has met the other."""
     (tmp_path / "says.py").write_text(SAYS)
@@ -41,6 +41,7 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
     assert sorted(ended) == [0, 1, 2, 3]
 
 
+@pytest.mark.full
 def test_a_job_that_is_started_again_is_another_launch(tmp_path: Path) -> None:
     """As by Slurm: under the same name, at the same port."""
     (tmp_path / "says.py").write_text(SAYS)
@@ -68,28 +69,3 @@ def two_nodes(directory: Path, port: int, ranks_are_given: bool) -> list[list[st
     said = "".join(one.communicate(None, PATIENCE_S)[0] for one in launchers)
     assert [one.returncode for one in launchers] == [0, 0]
     return [line.split() for line in said.splitlines()]
-
-
-HANGS = """
-import faulthandler, os, time
-faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
-print("ready", flush=True)
-def stuck():
-    time.sleep(3600)
-def waits():
-    time.sleep(3600)
-stuck() if os.environ["RANK"] == "3" else waits()
-"""
-
-
-def test_the_smallest_group_is_that_of_all_nodes(tmp_path: Path) -> None:
-    """On its own node rank 2, which waits as all others do, is as alone as rank 3."""
-    (tmp_path / "hangs.py").write_text(HANGS)
-    there = ("--master-addr", "127.0.0.1", "--master-port", free_port(), "--nnodes", 2)
-    hang = ("--hang-timeout", 4, "--on-hang", "kill", "--grace", 1, "--record", tmp_path / "record")
-    launch = (*LAUNCHER, "--quiet", *there, *hang, "--nproc", 2, "--node-rank")
-    own = {"stdout": DEVNULL, "stderr": DEVNULL, "environ": clean_environ(TMPDIR=str(tmp_path))}
-    launchers = [start(*launch, number, tmp_path / "hangs.py", **own) for number in range(2)]
-    assert [one.wait(PATIENCE_S) for one in launchers] == [TIMED_OUT, TIMED_OUT]
-    page = report(tmp_path / "record")
-    assert "rank 3 is in stuck (hangs.py:6); ranks 0-2 are in waits (hangs.py:8)</p>" in page

@@ -3,21 +3,34 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.launching import ROOT, WORKERS, run
+from tests.support.launching import ROOT, WORKERS, clean_environ, run
 from tests.support.processes import until
 from tests.support.required import require_programs
 from tests.support.watching import launched
-from tests.watch.conftest import Tmux
 
 require_programs("tmux", package="tmux")
 
+Tmux = Callable[..., str]
 RED = "\x1b[31m"  # as tmux tells of a cell
 TROUBLES = {("slow", 1), ("grows", 2), ("stuck", 3)}
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    """A server of its own: `tmux("capture-pane", "-p")`."""
+    socket = str(tmp_path / "tmux")
+
+    def call(*words: object) -> str:
+        return run("tmux", "-S", socket, "-f", "/dev/null", *words, environ=clean_environ()).stdout
+
+    yield call
+    call("kill-server")
 
 
 def noted(record: Path) -> set[tuple[str, int]]:
@@ -39,11 +52,20 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
     with launched(*flags, "--", *task, *steps, directory=tmp_path) as launch:
         # Longer than an answer may take, which is read in between.
         command = shlex.join([sys.executable, "-m", "spawnlaunch.top", "--every", "5"])
-        tmux("new-session", "-d", "-s", "first", "-x", 120, "-y", 80, f"cd {ROOT}; exec {command}")
+        shell = f"cd {ROOT}; {command}; echo ended with $?; sleep 3600"
+        size = ("-x", 120, "-y", 80)
+        tmux("new-session", "-d", "-s", "first", *size, f"exec sh -c {shlex.quote(shell)}")
+
+        def screen() -> list[str]:
+            return tmux("capture-pane", "-p", "-t", "first").splitlines()
+
+        def shows() -> bool:
+            """All ranks, whoever else has launched something."""
+            rows = [line.split() for line in screen()]
+            return all(any(str(pid) in row for row in rows) for pid in launch.workers)
 
         def said_by_top(rank: int, words: str) -> bool:
-            screen = tmux("capture-pane", "-p", "-t", "first").splitlines()
-            return any(line.startswith(f"  ! rank {rank}: ") and words in line for line in screen)
+            return any(line.startswith(f"  ! rank {rank}: ") and words in line for line in screen())
 
         until(lambda: said_by_top(1, "a step takes it"), "top names the slow rank")
         until(lambda: said_by_top(2, "memory grew by"), "top names the rank that leaks")
@@ -65,6 +87,14 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
         until(lambda: said_by_top(3, "while the others wait for it"), "top names who hangs")
         until(lambda: "   rank 3 is in hang (troubled.py:" in launch.stderr, "the roll was called")
         until(lambda: noted(record) >= TROUBLES, "the record has all three")
+        assert any(line.startswith("rank") for line in screen())
+        tmux("send-keys", "-t", "first", "m")
+        until(shows, "all ranks are in the table, sorted by memory")
+        tmux("resize-window", "-t", "first", "-x", 100, "-y", 70)
+        until(lambda: len(screen()) == 70 and shows(), "it is drawn in the new size")
+        assert all(len(line) <= 100 for line in screen())
+        tmux("send-keys", "-t", "first", "q")
+        until(lambda: any("ended with 0" in line for line in screen()), "it has ended")
         launch.launcher.terminate()
         launch.status()
     (first, second, *_) = next(line["words"] for line in lines(record) if line["kind"] == "roll")

@@ -1,6 +1,6 @@
-"""A loop written by hand, or the Trainer, on the model of the bundled loop: samples per second.
+"""A loop written by hand, on the model of the bundled loop: samples per second.
 
-`hand.py hand|trainer LAYERS WIDTH CONTEXT BATCH STEPS`: bf16, fused AdamW, clipping; the last two
+`hand.py LAYERS WIDTH CONTEXT BATCH STEPS`: bf16, fused AdamW, clipping; the last two
 thirds of the steps are timed.
 """
 
@@ -45,50 +45,7 @@ def by_hand(task: Language, batch: int, steps: int) -> float:
     return batch * (steps - steps // 3) / (time.perf_counter() - began)
 
 
-def by_trainer(task: Language, batch: int, steps: int) -> float:
-    from transformers import Trainer, TrainerCallback, TrainingArguments
-
-    class WithLoss(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gpt = task.model()
-
-        def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
-            logits = self.gpt(inputs).flatten(0, 1)
-            return {"loss": F.cross_entropy(logits, targets.flatten(), ignore_index=-1)}
-
-    def collate(pairs: object) -> dict[str, torch.Tensor]:
-        inputs, targets = zip(*pairs, strict=True)  # type: ignore[call-overload]
-        return {"inputs": torch.stack(inputs), "targets": torch.stack(targets)}
-
-    class Timer(TrainerCallback):  # type: ignore[misc]
-        began = 0.0
-
-        def on_step_end(self, _args: object, state: object, *_: object, **_more: object) -> None:
-            if state.global_step == steps // 3:  # type: ignore[attr-defined]
-                torch.cuda.synchronize()
-                self.began = time.perf_counter()
-
-    timer = Timer()
-    arguments = TrainingArguments(
-        output_dir="trainer",
-        max_steps=steps,
-        per_device_train_batch_size=batch,
-        optim="adamw_torch_fused",
-        bf16=True,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-    )
-    Trainer(WithLoss(), arguments, collate, task.dataset("train"), callbacks=[timer]).train()
-    torch.cuda.synchronize()
-    return batch * (steps - steps // 3) / (time.perf_counter() - timer.began)
-
-
 if __name__ == "__main__":
-    how, *numbers = sys.argv[1:]
-    layers, width, context, batch, steps = map(int, numbers)
+    layers, width, context, batch, steps = map(int, sys.argv[1:])
     task = Language(context=context, layers=layers, width=width)
-    rate = {"hand": by_hand, "trainer": by_trainer}[how](task, batch, steps)
-    print(json.dumps({"samples_per_second": rate}))
+    print(json.dumps({"samples_per_second": by_hand(task, batch, steps)}))

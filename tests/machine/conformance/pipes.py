@@ -43,12 +43,10 @@ def a_blocked_writer_goes_on_when_somebody_reads(m: Any) -> None:
 def a_pipe_is_opened_once_more(m: Any) -> None:
     r, w = m.pipe()
     other = m.open(f"/dev/fd/{w}", os.O_WRONLY | os.O_NONBLOCK)
-    noted(m, m.write(other, b"x" * 70000))
-    noted(m, tried(m, m.write, other, b"x"))
+    noted(m, m.write(other, b"x" * 70000), tried(m, m.write, other, b"x"))
     m.close(w)
     m.set_blocking(r, False)
-    noted(m, len(m.read(r, 100000)))
-    noted(m, tried(m, m.read, r, 1))
+    noted(m, len(m.read(r, 100000)), tried(m, m.read, r, 1))
     m.close(other)
     noted(m, m.read(r, 1))
 

@@ -19,11 +19,9 @@ def a_child_ends(m: Any, code: int) -> None:
 
     pid = m.fork(child)
     zombie = m.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    noted(m, (zombie.si_status, zombie.si_code == 1))
-    noted(m, tried(m, m.kill, pid, 0))
+    noted(m, (zombie.si_status, zombie.si_code == 1), tried(m, m.kill, pid, 0))
     child_ended(m, pid)
-    noted(m, tried(m, m.kill, pid, 0))
-    noted(m, tried(m, m.waitpid, pid, 0))
+    noted(m, tried(m, m.kill, pid, 0), tried(m, m.waitpid, pid, 0))
     noted(m, tried(m, m.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG))
 
 
@@ -122,10 +120,8 @@ def children_that_end_send_sigchld(m: Any) -> None:
 def sessions_and_groups(m: Any) -> None:
     def child() -> None:
         m.setsid()
-        noted(m, (m.getpgrp() == m.getpid(), m.getsid(0) == m.getpid()))
-        noted(m, tried(m, m.setsid))
-        noted(m, tried(m, m.setpgid, 0, 0))
-        noted(m, tried(m, m.setpgid, 0, m.getppid()))
+        noted(m, (m.getpgrp() == m.getpid(), m.getsid(0) == m.getpid()), tried(m, m.setsid))
+        noted(m, tried(m, m.setpgid, 0, 0), tried(m, m.setpgid, 0, m.getppid()))
 
     pid = started(m, child, ready=False)
     child_ended(m, pid)
@@ -136,8 +132,7 @@ def a_child_is_put_into_a_group(m: Any) -> None:
     pid = started(m, lambda: (m.say_ready(), m.sleep(5)))
     noted(m, m.getpgid(pid) == m.getpgrp())
     m.setpgid(pid, pid)
-    noted(m, m.getpgid(pid) == pid)
-    noted(m, tried(m, m.setpgid, pid, 1))
+    noted(m, m.getpgid(pid) == pid, tried(m, m.setpgid, pid, 1))
     m.killpg(pid, signal.SIGTERM)
     child_ended(m, pid)
     noted(m, tried(m, m.killpg, pid, signal.SIGTERM))
@@ -155,8 +150,7 @@ def a_group_of_zombies_can_be_signalled(m: Any) -> None:
 def a_group_is_waited_for(m: Any) -> None:
     pid = started(m, lambda: (m.setpgid(0, 0), m.say_ready(), m.sleep(0.1), m.exit_now(4)))
     other = started(m, lambda: (m.say_ready(), m.sleep(0.2), m.exit_now(5)))
-    noted(m, m.waitpid(-pid, 0)[1] >> 8)
-    noted(m, m.waitpid(0, 0) == (other, 5 << 8))
+    noted(m, m.waitpid(-pid, 0)[1] >> 8, m.waitpid(0, 0) == (other, 5 << 8))
 
 
 @program
@@ -191,8 +185,7 @@ def proc_tells_of_children(m: Any) -> None:
     m.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     noted(m, status(pid, "State"))
     fields = content(f"/proc/{pid}/stat").rpartition(") ")[2].split()
-    noted(m, (fields[0], fields[-1]))
-    noted(m, content(f"/proc/{pid}/cmdline"))
+    noted(m, (fields[0], fields[-1]), content(f"/proc/{pid}/cmdline"))
     noted(m, content(f"/proc/{pid}/task/{pid}/children"))
     child_ended(m, pid)
     noted(m, content(f"/proc/{pid}/stat"))

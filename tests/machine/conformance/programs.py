@@ -38,8 +38,8 @@ def _called(function: Callable[..., None], row: tuple[Any, ...], m: Any) -> None
     function(m, *(int(each) if isinstance(each, int) else each for each in row))
 
 
-def noted(m: Any, what: object) -> None:
-    m.write(m.notes, f"{what}\n".encode())
+def noted(m: Any, *seen: object) -> None:
+    m.write(m.notes, "".join(f"{what}\n" for what in seen).encode())
 
 
 def tried(m: Any, call: Callable[..., Any], *args: Any) -> Any:

@@ -70,8 +70,7 @@ def a_timer_sends_sigalrm_once(m: Any) -> None:
     m.setitimer(signal.ITIMER_REAL, 0.3)
     m.setitimer(signal.ITIMER_REAL, 0.05)
     info = m.sigwaitinfo([signal.SIGALRM])
-    noted(m, (info.si_signo, info.si_code))
-    noted(m, m.sigtimedwait([signal.SIGALRM], 0.4))
+    noted(m, (info.si_signo, info.si_code), m.sigtimedwait([signal.SIGALRM], 0.4))
     m.setitimer(signal.ITIMER_REAL, 0.05)
     m.setitimer(signal.ITIMER_REAL, 0)
     noted(m, m.sigtimedwait([signal.SIGALRM], 0.2))
@@ -86,8 +85,7 @@ def a_wakeup_descriptor_gets_numbers(m: Any) -> None:
     for signum in (signal.SIGTERM, signal.SIGUSR1):
         m.signal(signum, lambda *_: None)
         m.kill(m.getpid(), signum)
-    noted(m, list(m.read(r, 100)))
-    noted(m, tried(m, m.read, r, 100))
+    noted(m, list(m.read(r, 100)), tried(m, m.read, r, 100))
     m.set_wakeup_fd(-1)
 
 
@@ -225,8 +223,7 @@ def several_children_that_end_may_send_one_sigchld(m: Any) -> None:
     pids = [m.fork(lambda n=n: m.exit_now(n)) for n in (1, 2, 3)]
     for pid in pids:
         m.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    noted(m, m.sigtimedwait([signal.SIGCHLD], 5).si_signo)
-    noted(m, m.sigtimedwait([signal.SIGCHLD], 0.05))
+    noted(m, m.sigtimedwait([signal.SIGCHLD], 5).si_signo, m.sigtimedwait([signal.SIGCHLD], 0.05))
     for pid in pids:
         child_ended(m, pid)
 

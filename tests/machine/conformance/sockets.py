@@ -43,24 +43,18 @@ def connected(m: Any) -> tuple[Any, Any]:
 @program
 def a_connection_comes(m: Any) -> None:
     listener = listening(m)
-    noted(m, tried(m, m.accept, listener))
-    noted(m, ready(m, listener, select.POLLIN, 20))
+    noted(m, tried(m, m.accept, listener), ready(m, listener, select.POLLIN, 20))
     mine = m.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     mine.setblocking(False)
     noted(m, tried(m, mine.getpeername))
     noted(m, mine.connect_ex(listener.getsockname()) in (0, errno.EINPROGRESS))
-    noted(m, ready(m, mine, select.POLLOUT))
-    noted(m, mine.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR))
-    noted(m, mine.getpeername() == listener.getsockname())
-    noted(m, ready(m, listener, select.POLLIN))
+    noted(m, ready(m, mine, select.POLLOUT), mine.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR))
+    noted(m, mine.getpeername() == listener.getsockname(), ready(m, listener, select.POLLIN))
     theirs, address = m.accept(listener)
     noted(m, address == mine.getsockname())
     theirs.setblocking(False)
-    noted(m, tried(m, theirs.recv, 10))
-    noted(m, mine.send(b"hello"))
-    noted(m, ready(m, theirs, select.POLLIN))
-    noted(m, theirs.recv(3))
-    noted(m, theirs.recv(10))
+    noted(m, tried(m, theirs.recv, 10), mine.send(b"hello"), ready(m, theirs, select.POLLIN))
+    noted(m, theirs.recv(3), theirs.recv(10))
 
 
 @program
@@ -74,8 +68,7 @@ def nobody_listens(m: Any) -> None:
     if code == errno.EINPROGRESS:
         ready(m, mine, select.POLLOUT)
         code = mine.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
-    noted(m, code == errno.ECONNREFUSED)
-    noted(m, tried(m, mine.getpeername))
+    noted(m, code == errno.ECONNREFUSED, tried(m, mine.getpeername))
 
 
 @program
@@ -90,11 +83,9 @@ def one_end_is_closed(m: Any) -> None:
     mine, theirs = connected(m)
     mine.send(b"last")
     mine.close()
-    noted(m, ready(m, theirs, select.POLLIN))
-    noted(m, theirs.recv(100))
+    noted(m, ready(m, theirs, select.POLLIN), theirs.recv(100))
     m.sleep(0.05)
-    noted(m, theirs.recv(100))
-    noted(m, ready(m, theirs, select.POLLIN | select.POLLOUT))
+    noted(m, theirs.recv(100), ready(m, theirs, select.POLLIN | select.POLLOUT))
 
 
 @program
@@ -103,15 +94,12 @@ def one_end_is_shut_down(m: Any) -> None:
     mine.send(b"last")
     mine.shutdown(_socket.SHUT_WR)
     m.sleep(0.05)
-    noted(m, (theirs.recv(100), theirs.recv(100)))
-    noted(m, theirs.send(b"answer"))
+    noted(m, (theirs.recv(100), theirs.recv(100)), theirs.send(b"answer"))
     m.sleep(0.05)
-    noted(m, mine.recv(100))
-    noted(m, tried(m, mine.send, b"x"))
+    noted(m, mine.recv(100), tried(m, mine.send, b"x"))
     theirs.close()
     m.sleep(0.05)
-    noted(m, ready(m, mine, select.POLLIN | select.POLLOUT))
-    noted(m, mine.recv(100))
+    noted(m, ready(m, mine, select.POLLIN | select.POLLOUT), mine.recv(100))
 
 
 @program
@@ -121,10 +109,8 @@ def closing_with_something_unread_is_a_reset(m: Any) -> None:
     m.sleep(0.05)
     theirs.close()
     m.sleep(0.05)
-    noted(m, ready(m, mine, select.POLLIN | select.POLLOUT))
-    noted(m, tried(m, mine.recv, 100))
-    noted(m, tried(m, mine.send, b"x"))
-    noted(m, tried(m, mine.recv, 100))
+    noted(m, ready(m, mine, select.POLLIN | select.POLLOUT), tried(m, mine.recv, 100))
+    noted(m, tried(m, mine.send, b"x"), tried(m, mine.recv, 100))
 
 
 @program

@@ -12,8 +12,8 @@ from tests.machine.descriptors import Pipe, Regular
 from tests.machine.door.calls import Calls
 from tests.machine.door.polls import EpollObject, Poll
 from tests.machine.errors import refused
+from tests.machine.files import Inode
 from tests.machine.network import Tcp
-from tests.machine.process import Process
 from tests.machine.sockets import Datagram, Socket
 
 
@@ -94,38 +94,33 @@ class Descriptors(Calls):
         return process.at(one) is process.at(other)
 
     def memfd_create(self, name: str) -> int:
-        return self._opened(self.begin("memfd_create"))
+        return self.begin("memfd_create").put(Regular(Inode(stat.S_IFREG, 0o600)).held())
 
-    def _opened(self, process: Process) -> int:
-        from tests.machine.files import Inode
-
-        return process.put(Regular(Inode(stat.S_IFREG, 0o600)).held())
+    def _inode(self, call: str, fd: int) -> Inode:
+        what = self.begin(call).at(fd)
+        assert isinstance(what, Regular)
+        return what.inode
 
     def ftruncate(self, fd: int, size: int) -> None:
-        what = self.begin("ftruncate").at(fd)
-        assert isinstance(what, Regular)
-        del what.inode.content[size:]
+        inode = self._inode("ftruncate", fd)
+        del inode.content[size:]
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        what = self.begin("pwrite64").at(fd)
-        assert isinstance(what, Regular)
-        what.inode.content[offset : offset + len(data)] = data
+        inode = self._inode("pwrite64", fd)
+        inode.content[offset : offset + len(data)] = data
         return len(data)
 
     def pread(self, fd: int, most: int, offset: int) -> bytes:
-        what = self.begin("pread64").at(fd)
-        assert isinstance(what, Regular)
-        return bytes(what.inode.content[offset : offset + most])
+        inode = self._inode("pread64", fd)
+        return bytes(inode.content[offset : offset + most])
 
     def fchmod(self, fd: int, mode: int) -> None:
-        what = self.begin("fchmod").at(fd)
-        assert isinstance(what, Regular)
-        what.inode.mode = mode
+        inode = self._inode("fchmod", fd)
+        inode.mode = mode
 
     def fchown(self, fd: int, uid: int, _gid: int) -> None:
-        what = self.begin("fchown").at(fd)
-        assert isinstance(what, Regular)
-        what.inode.uid = uid
+        inode = self._inode("fchown", fd)
+        inode.uid = uid
 
     def fsync(self, fd: int) -> None:
         self.begin("fsync").at(fd)

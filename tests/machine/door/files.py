@@ -32,15 +32,13 @@ class Files(Calls):
             return process.put(content.held())
         files = process.node.files
         try:
-            inode = files.find(path, follow=not flags & os.O_NOFOLLOW)
+            inode = files.find(path)
             if flags & os.O_EXCL:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         except FileNotFoundError:
             if not flags & os.O_CREAT:
                 raise
             inode = files.make(path, stat.S_IFREG, mode & ~process.umask, process.uid)
-        if inode.kind == stat.S_IFLNK:
-            raise refused(errno.ELOOP, path)
         if inode.kind == stat.S_IFDIR and flags & (os.O_WRONLY | os.O_RDWR):
             raise refused(errno.EISDIR, path)
         if flags & os.O_TRUNC:
@@ -54,35 +52,30 @@ class Files(Calls):
             return SimpleNamespace(st_mode=stat.S_IFREG | 0o444, st_uid=0, st_mtime=0.0)
         return process.node.files.find(self._at(process, path)).status()
 
-    def lstat(self, path: str) -> Any:
-        process = self.begin("lstat")
-        return process.node.files.find(self._at(process, path), follow=False).status()
+    lstat = stat  # there are no links
 
     def readlink(self, path: str) -> str:
         process = self.begin("readlink")
         if path == "/proc/self":
             return str(process.pid)
-        found = process.node.files.find(self._at(process, path), follow=False)
-        if found.kind != stat.S_IFLNK:
-            raise refused(errno.EINVAL, path)
-        return found.target
+        process.node.files.find(self._at(process, path))
+        raise refused(errno.EINVAL, path)
 
     def exists(self, path: str) -> bool:
-        return self._kind(path, True) != 0
+        return self._kind(path) != 0
 
-    def lexists(self, path: str) -> bool:
-        return self._kind(path, False) != 0
+    lexists = exists
 
     def isdir(self, path: str) -> bool:
-        return self._kind(path, True) == stat.S_IFDIR
+        return self._kind(path) == stat.S_IFDIR
 
     def isfile(self, path: str) -> bool:
-        return self._kind(path, True) == stat.S_IFREG
+        return self._kind(path) == stat.S_IFREG
 
-    def _kind(self, path: str, follow: bool) -> int:
+    def _kind(self, path: str) -> int:
         """What is there; 0: nothing that can be seen."""
         try:
-            return stat.S_IFMT((self.stat if follow else self.lstat)(path).st_mode)
+            return stat.S_IFMT(self.stat(path).st_mode)
         except OSError:
             return 0
 

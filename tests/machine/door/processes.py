@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 from tests.machine.descriptors import Pidfd
 from tests.machine.door.calls import Calls
 from tests.machine.errors import refused
-from tests.machine.process import Info, Process, Sent
+from tests.machine.process import (
+    CLD_CONTINUED,
+    CLD_DUMPED,
+    CLD_EXITED,
+    CLD_KILLED,
+    CLD_STOPPED,
+    ZOMBIE,
+    Info,
+    Process,
+    Sent,
+)  # fmt: skip
 
 
 class ChildStatus(SimpleNamespace):
@@ -210,30 +220,14 @@ class Processes(Calls):
 
         def told() -> ChildStatus | None:
             for child in self._waited(me, pid if kind == os.P_PID else -1):
-                if options & os.WEXITED and child.state == "zombie" and not child.tracer:
-                    code = child.code or 0
-                    what = 1 if code >= 0 else 3 if child.dumped else 2
-                    found = ChildStatus(
-                        si_pid=child.pid, si_uid=0, si_signo=17, si_status=abs(code), si_code=what
+                found = _changed(child, options)
+                if found is not None:
+                    code, status = found
+                    if not options & os.WNOWAIT:
+                        _forget(child, code)
+                    return ChildStatus(
+                        si_pid=child.pid, si_uid=0, si_signo=17, si_status=status, si_code=code
                     )
-                    if not options & os.WNOWAIT:
-                        me.node.forget(child)
-                    return found
-                if options & os.WSTOPPED and child.told_stop is not None and child.stopped:
-                    found = ChildStatus(
-                        si_pid=child.pid, si_uid=0, si_signo=17, si_status=child.told_stop,
-                        si_code=5,
-                    )  # fmt: skip
-                    if not options & os.WNOWAIT:
-                        child.told_stop = None
-                    return found
-                if options & os.WCONTINUED and child.told_cont:
-                    found = ChildStatus(
-                        si_pid=child.pid, si_uid=0, si_signo=17, si_status=18, si_code=6
-                    )
-                    if not options & os.WNOWAIT:
-                        child.told_cont = False
-                    return found
             return None
 
         found = told()
@@ -262,3 +256,25 @@ class Processes(Calls):
         if what.process.state != "gone":
             self._signal(me, what.process, signum)
         return True
+
+
+def _changed(child: Process, options: int) -> tuple[int, int] | None:
+    """What waitid(2) tells of a child: the code and the status."""
+    if options & os.WEXITED and child.state == ZOMBIE and not child.tracer:
+        code = child.code or 0
+        killed = CLD_DUMPED if child.dumped else CLD_KILLED
+        return CLD_EXITED if code >= 0 else killed, abs(code)
+    if options & os.WSTOPPED and child.told_stop is not None and child.stopped:
+        return CLD_STOPPED, child.told_stop
+    if options & os.WCONTINUED and child.told_cont:
+        return CLD_CONTINUED, int(signal.SIGCONT)
+    return None
+
+
+def _forget(child: Process, code: int) -> None:
+    if code == CLD_STOPPED:
+        child.told_stop = None
+    elif code == CLD_CONTINUED:
+        child.told_cont = False
+    else:
+        child.node.forget(child)

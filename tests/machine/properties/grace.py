@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from spawnlaunch.flags import FAILURE_GRACE_S
 from spawnlaunch.run import say
 from tests.machine.play import Host, Played
+from tests.machine.process import Process, Sent
 from tests.machine.properties import facts
 
 GRACE_LATE_S = 0.9  # after the grace, until it is seen that it is over
 OVERDUE = re.compile(r"still ran after (\S+) s: killed")
+
+
+def _told_and_killed(played: Played, host: Host) -> Iterator[tuple[Process, Sent, Sent]]:
+    """Workers that were told to end, and killed later."""
+    for worker in host.workers:
+        sent = [each for each in facts.sent_by_launch(played, host) if each.to is worker]
+        told = next((each for each in sent if each.signum == signal.SIGTERM), None)
+        killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
+        if told and killed:
+            yield worker, told, killed
 
 
 def the_whole_grace(played: Played) -> Iterator[facts.Verdict]:
@@ -34,12 +45,7 @@ def _graces(played: Played, host: Host) -> Iterator[facts.Verdict]:
     elif facts.first_failures(played, host) or any(p.code for p in host.guards[1:]):
         # Or a fork of the guard has died before it became a worker.
         grace_s = min(grace_s, float(scenario.flag("--failure-grace") or grace_s))
-    for worker in host.workers:
-        sent = [each for each in facts.sent_by_launch(played, host) if each.to is worker]
-        told = next((each for each in sent if each.signum == signal.SIGTERM), None)
-        killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
-        if told is None or killed is None:
-            continue
+    for worker, told, killed in _told_and_killed(played, host):
         had_s = worker.could_run_s(told.when, killed.when)
         is_short = had_s < grace_s * 0.99 - facts.UNSEEN_S * stops
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
@@ -100,11 +106,8 @@ def no_longer_grace(played: Played) -> Iterator[facts.Verdict]:
     if played.scenario.pause:  # who reads is waited for, with what is said of the end
         most_s += say.PATIENCE_S
     for host in played.hosts:
-        for worker in host.workers:
-            sent = [each for each in facts.sent_by_launch(played, host) if each.to is worker]
-            told = next((each for each in sent if each.signum == signal.SIGTERM), None)
-            killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
-            if told is None or killed is None or killed.sender is not told.sender:
+        for worker, told, killed in _told_and_killed(played, host):
+            if killed.sender is not told.sender:
                 continue
             if any(f.what == "stop" and to is not told.sender for _, f, to in played.happened):
                 continue  # the grace of one that is stopped stands
