@@ -72,5 +72,5 @@ def test_the_page_says_how_many_lines_and_programs_are_compared() -> None:
 def test_each_difference_of_the_page_has_a_rule_and_a_line_that_shows_it() -> None:
     table = PAGE.read_text().partition("\n## Differences\n")[2].partition("\n## ")[0]
     of_page = re.findall(r"^\| ([^|]+?) +\|", table, re.MULTILINE)[1:]  # but the head
-    shown = {name for line in LINES for name in line.shows.split(", ") if name}
+    shown = {row for line in LINES for row in line.rows}
     assert {*of_page} == {row.name for row in DIFFERENCES} == shown
