@@ -38,7 +38,7 @@ class Difference(NamedTuple):
 
 def row_of(finding: Finding, both: Both) -> str:
     """The name of the row that expects a finding; "" if none does."""
-    shown = [row for row in WHERE_SHOWN if row.name in both.line.shows.split(", ")]
+    shown = [row for row in WHERE_SHOWN if row.name in both.line.rows]
     for row in (*ANYWHERE, *shown):
         is_about = re.fullmatch(row.facet, finding.facet)
         if is_about and row.holds(finding.theirs, finding.ours, both):
@@ -48,17 +48,18 @@ def row_of(finding: Finding, both: Both) -> str:
 
 def wrong(both: Both) -> list[str]:
     """What differs and no row expects, and rows that the line is to show and does not."""
-    rows = [(finding, row_of(finding, both)) for finding in findings(both)]
+    seen = [(finding, row_of(finding, both)) for finding in findings(both)]
     return [
         *(
             f"{facet}: torchrun {theirs!r}, spawnlaunch {ours!r}"
-            for (facet, theirs, ours), row in rows
+            for (facet, theirs, ours), row in seen
             if not row
         ),
         *(
-            f"{name!r} is not seen"
-            for name in both.line.shows.split(", ")
-            if name and name not in [*NOT_EVERYWHERE, *(row for _, row in rows)]
+            f"{shown!r} is not seen {facet}".strip()
+            for shown, facet in both.line.rows.items()
+            if shown not in NOT_EVERYWHERE
+            and not any(row == shown and facet in ("", found.facet) for found, row in seen)
         ),
     ]
 

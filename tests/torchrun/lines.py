@@ -29,7 +29,7 @@ class Line(NamedTuple):
     text: str  # after the launcher's name; {dir}, {logs}, {tmp}, {scripts}, {python}, {port}, ...
     environ: Mapping[str, str] = NOTHING
     do: str = ""  # what the probe does, see probe.py
-    shows: str = ""  # rows of differences that must be seen, with commas between
+    shows: str = ""  # rows of differences that must be seen, ROW or ROW/FACET, with commas between
     signals: tuple[str, ...] = ()  # for the launcher, when two workers run
     program: str = TORCHRUN
     stdin: Path = Path(os.devnull)
@@ -42,6 +42,12 @@ class Line(NamedTuple):
     @property
     def words(self) -> list[str]:
         return shlex.split(self.text)
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """The rows that it shows, and the facet in which that must be seen, or ""."""
+        named = (each.partition("/") for each in self.shows.split(", ") if each)
+        return {row: facet for row, _, facet in named}
 
     @property
     def script(self) -> str:
@@ -64,9 +70,9 @@ def two(flags: str, *environ: Mapping[str, str], **more: Any) -> Line:
     return Line(f"{flags} --nproc-per-node 2 train.py".strip(), *environ, **more)
 
 
-def launch(text: str, *environ: Mapping[str, str], **more: Any) -> Line:
+def launch(text: str, **more: Any) -> Line:
     """A line of torch.distributed.launch."""
-    return Line(text, *environ, program=LAUNCH, **more)
+    return Line(text, program=LAUNCH, **more)
 
 
 TWO = "--nproc-per-node 2"
@@ -110,7 +116,7 @@ SAMPLE = [
     two(f"--max-restarts 1 -r3 {LOGS}", do="1:exit 7@0", shows="error file"),
     two("", do="1:exit 3;0:sleep", shows="exit status, last words"),
     Line("-m pkg.worker --lr 3e-4", {"PET_NPROC_PER_NODE": "2"}),
-    two("", do="sleep", signals=("SIGINT",), shows="signals"),
+    two("", do="sleep", signals=("SIGINT",), shows="signals/signals"),
 ]
 
 # Numbers of workers and nodes.
@@ -130,7 +136,6 @@ SIZES = [
 RENDEZVOUS = [
     two("--standalone", do="reduce"),
     two("--standalone --master-port {busy}"),
-    two(f"{C10D} --rdzv-id=7 --nnodes=1"),
     two("--rdzv-id 100", shows="run id"),
     two("--rdzv-id 100 --rdzv-backend c10d --rdzv-endpoint localhost"),
     two("--rdzv-backend c10d"),
@@ -156,14 +161,13 @@ RENDEZVOUS = [
 
 # Flags of torchrun that change little here, and those that do.
 OTHERS = [
-    two(f"--role=trainer --signals_to_handle SIGNONE {IGNORED}"),
+    two(f"--role=trainer --logs_specs=default --signals_to_handle SIGNONE {IGNORED}"),
     Line(f"--run-path {TWO} {{dir}}/train.py a", shows="run path"),
     two("--shutdown_timeout=5", do="1:exit 3;0:sleep"),
     two("--virtual_local_rank", {"CUDA_VISIBLE_DEVICES": "4,5"}),
     two("--virtual-local-rank", {"HIP_VISIBLE_DEVICES": "4,5"}, shows="virtual local rank"),
     Line(f"--virtual-local-rank {TWO} train.py --device ${{local_rank}}"),
     two("--logs-specs mine", shows=WRONG),
-    two(f"--logs_specs=default {LOGS} -r 3"),
     two("--use-env", shows="more is allowed"),
     two("--no-such-flag", shows=WRONG),
 ]
@@ -188,16 +192,15 @@ PROGRAMS = [
 
 # Files and what is shown.
 OUTPUT = [
-    two(LOGS, shows="log files"),
-    two(f"{LOGS} -r1"),
+    two(LOGS, shows="log files/files"),
     two(f"{LOGS} -r 0:1,1:2"),
     two(f"{LOGS} --tee 3"),
     two(f"{LOGS} -r 3 -t 0:1"),
     two("--tee 3", shows="prefix"),
-    two("--redirects 3", shows="log files"),
+    two("--redirects 3", shows="log files/files"),
     two(f"--redirects 0 {LOGS}"),
     two("--log-dir /dev/null -r 3"),
-    two("--log-dir /dev/null --local-ranks-filter 0", shows="log files"),
+    two("--log-dir /dev/null --local-ranks-filter 0", shows="log files/stdout"),
     two("--log-dir {dir}/train.py -r 3", shows=WRONG),
     two("-r 0:1,", shows=WRONG),
     two("-t 10:3", shows="more is allowed"),
@@ -210,11 +213,11 @@ OUTPUT = [
     two(f"--tee 3 {LOGS} --duplicate_stderr_filters=err,other", shows="filtered logs"),
     two("--tee 3", {TEMPLATE: "<${rank}/${local_rank} ${role_name}>"}),
     two("", FILED, do="1:record"),
-    two("", FILED, do="1:raise", shows="error file"),
+    two("", FILED, do="1:raise", shows="error file/error"),
     two("", FILED),
     two(LOGS, do="1:record"),
-    two("", on=TERMINAL, shows="terminal"),
-    two(f"--tee 3 {LOGS}", on=TERMINAL),
+    two("", on=TERMINAL, shows="terminal/environ COLUMNS"),
+    two(f"--tee 3 {LOGS}", on=TERMINAL, shows="terminal/streams"),
     Line("train.py", on=TERMINAL, shows="session"),
     two("", on=PIPE, shows="prefix"),
     two("", on=PIPE, do="1:exit 3;0:sleep", shows="last words"),
@@ -230,12 +233,12 @@ ENDS = [
     two("--max-restarts 1", do="1:exit 75@0", shows="final statuses"),
     two("", do="sleep", signals=("SIGHUP",)),
     two("--signals-to-handle SIGTERM,SIGUSR1 --shutdown-timeout 1", do="sleep",
-        signals=("SIGUSR1", "SIGTERM"), shows="signals"),
+        signals=("SIGUSR1", "SIGTERM"), shows="signals/signals"),
     two("", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "20"}, do="sleep", signals=("SIGTERM",)),
     two("", do="0:family 1", shows="left behind"),
     two("", hindrance="stdin is closed", shows="open files"),
     two("", hindrance="umask 077"),
-    two("", hindrance="nohup", shows="signals"),
+    two("", hindrance="nohup", shows="signals/ignored"),
 ]  # fmt: skip
 
 # python -m torch.distributed.launch.
@@ -262,7 +265,6 @@ VARIABLES = [
     two("", {"PET_NNODES": "1:1", "PET_STANDALONE": "0", "PET_SHUTDOWN_TIMEOUT": "0"}),
     two("", {"PET_STANDALONE": "yes"}, shows=WRONG),
     two("", {"PET_MAX_RESTARTS": "1"}, do="1:exit 7@0"),
-    two("", {"PET_RDZV_ID": "run7", "PET_RDZV_CONF": "timeout=60"}),
     two("", {"PET_RDZV_ID": "", "PET_NO_SUCH": "1", "PET_LOCAL_ADDR": "127.0.0.1"}),
     two("", {"PET_LOG_DIR": "{logs}", "PET_REDIRECTS": "3"}),
     two("", {"PET_LOG_DIR": "{logs}", "PET_TEE": "3", "PET_LOCAL_RANKS_FILTER": "0"}),

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tests.cluster.slurm import Slurm, require_slurm
 from tests.support.launching import LAUNCHER, ROOT
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_packages
-from tests.torchrun import warm
 from tests.torchrun.lines import SCRIPTS, Line
 from tests.torchrun.programs import CLIENTS, program
 from tests.torchrun.runner import QUIET, run_steadily, start_torchrun
@@ -22,12 +20,6 @@ TASKS = [
     pytest.param(program("ddp"), id="ddp"),
     *(pytest.param(each, id=each.script, marks=pytest.mark.nightly) for each in CLIENTS),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _torchrun_ends() -> Iterator[None]:
-    yield
-    warm.stop()
 
 
 def test_in_a_shell_of_one_node_a_line_does_the_same(slurm: Slurm) -> None:

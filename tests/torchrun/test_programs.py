@@ -1,28 +1,21 @@
 """Programs that people start with torchrun do the same here."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.required import require_packages
-from tests.torchrun import warm
 from tests.torchrun.differences import wrong
 from tests.torchrun.lines import SCRIPTS, Line
 from tests.torchrun.programs import CLIENTS, PROGRAMS
 from tests.torchrun.runner import run_both
 
+require_packages("torch")
 ROWS = [
     pytest.param(each, id=each.script, marks=mark)
     for lines, mark in ((PROGRAMS, pytest.mark.full), (CLIENTS, pytest.mark.nightly))
     for each in lines
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _torchrun_ends() -> Iterator[None]:
-    yield
-    warm.stop()
 
 
 @pytest.mark.parametrize("line", ROWS)
