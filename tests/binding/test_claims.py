@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.binding import claims
@@ -14,9 +14,10 @@ from spawnlaunch.node import Device, Node, Numa
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.values import LIST, NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
+from tests.support.examples import examples
 from tests.support.slurm_variables import of_slurm
 
-few = settings(max_examples=60)
+few = examples(30, 100)
 
 
 def near(node: Node, device: int | None) -> CpuSet:
@@ -154,6 +155,12 @@ def test_devices_of_the_step_are_those_of_the_only_vendor() -> None:
         ("1,2", 1, 3, {1}, None, True),
         ("1,2", 0, 2, set(), None, False),
         (",1,2", 1, 2, {1}, None, True),
+        ("0x3,0xc", 1, 2, {2, 3}, None, True),
+        ("0x3,0xc", 1, 2, {0, 1}, None, False),  # not what Slurm has set
+        ("0x3,0xf", 0, 2, {0, 1}, None, False),  # another task has these CPUs too
+        ("0x3", 0, 1, {0, 1}, None, True),
+        ("0x3", 1, 2, {0, 1}, None, False),  # the same for every task
+        ("none", 0, 1, {0, 1}, None, False),
     ],
 )
 def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
@@ -229,7 +236,7 @@ def test_a_rank_is_local_next_to_its_device_or_on_its_numa_node(
     assert locality(node, None, False, cpus) == "unknown"
 
 
-@settings(max_examples=150)
+@examples(80, 300)
 @given(st.data())
 def test_memory_comes_from_the_nearest_nodes_that_have_it(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 5))

@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.binding.apply import Binding
@@ -14,6 +14,7 @@ from spawnlaunch.node.visible import Visible
 from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
 from tests.binding.rules import Expected, Group, Placed, violations
+from tests.support.examples import examples
 
 CpuSet = frozenset[int]
 
@@ -74,14 +75,14 @@ def check(node: Node, visible: tuple[int, ...], bindings: Plan) -> None:
     assert enough or any("fewer cores than ranks" in line for line in bindings.warnings)
 
 
-@settings(max_examples=400)
+@examples(60, 400)
 @given(situations())
 def test_a_launcher_of_all_ranks(situation: Situation) -> None:
     node, visible = situation
     check(node, visible, plan(node, Visible(visible, "", ()), len(visible)))
 
 
-@settings(max_examples=150)
+@examples(40, 150)
 @given(situations())
 def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     node, visible = situation
@@ -95,7 +96,7 @@ def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     check(node, visible, Plan(tuple(bindings), node.cpus_allowed, tuple(warnings)))
 
 
-@settings(max_examples=200)
+@examples(50, 200)
 @given(
     situations(),
     st.sampled_from(NAMES),
@@ -118,7 +119,7 @@ def test_no_policy_fails_or_leaves_what_is_allowed(
             assert binding.threads >= 1
 
 
-@settings(max_examples=200)
+@examples(50, 200)
 @given(situations(), st.integers(1, 40))
 def test_ranks_without_devices_are_spread_evenly_and_alone(situation: Situation, n: int) -> None:
     node = situation.node._replace(devices=())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -14,6 +14,7 @@ from spawnlaunch.binding.cores import Core, count_cores, divide, share_out, usab
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests.binding.generated import Situation, situations
+from tests.support.examples import examples
 
 
 @st.composite
@@ -50,7 +51,7 @@ def shares_at(cores: Sequence[Core], cuts: Sequence[int]) -> list[list[Core]]:
     return [list(cores[a:b]) for a, b in zip([0, *cuts], [*cuts, len(cores)], strict=True)]
 
 
-@settings(max_examples=100)
+@examples(60, 200)
 @given(rows(), st.data())
 def test_no_division_is_cheaper(cores: list[Core], data: st.DataObject) -> None:
     parts = data.draw(st.one_of(st.integers(1, len(cores) + 1), st.just(len(cores))))
@@ -69,7 +70,7 @@ def test_no_division_is_cheaper(cores: list[Core], data: st.DataObject) -> None:
     assert shares == shares_at(ordered, cuts)
 
 
-@settings(max_examples=100)
+@examples(60, 200)
 @given(rows(), st.integers(1, 6), st.integers(1, 4))
 def test_limited_shares_lie_close_together_in_their_caches(
     cores: list[Core], parts: int, cap: int
@@ -130,7 +131,7 @@ def test_cuts_follow_l3_groups(sizes: tuple[int, ...], parts: int, groups: list[
 THREE = [Core(frozenset({cpu}), 0, 0) for cpu in range(3)]
 
 
-@settings(max_examples=100)
+@examples(60, 200)
 @given(claimed())
 @example(
     (THREE, [frozenset({1, 2}), frozenset({0, 2}), frozenset({1})])
@@ -152,7 +153,7 @@ def test_shares_are_alone_where_they_can_be_and_leave_no_core(
 SIX = [Core(frozenset({cpu}), 0, 0) for cpu in range(6)]
 
 
-@settings(max_examples=100)
+@examples(60, 200)
 @given(claimed())
 @example((SIX, [frozenset(range(6)), frozenset({3, 4, 5})]))  # the second gets all of its own
 def test_no_core_is_with_a_richer_group_that_a_poorer_one_could_have(
@@ -175,7 +176,7 @@ def test_no_core_is_with_a_richer_group_that_a_poorer_one_could_have(
                     assert (have[claim] - 1) / need[claim] <= have[other] / need[other]
 
 
-@settings(max_examples=100)
+@examples(60, 200)
 @given(situations(), st.booleans(), st.booleans(), st.booleans())
 def test_usable_cores_are_what_is_left_in_the_order_of_the_machine(
     situation: Situation, smt: bool, by_l3: bool, reserve: bool

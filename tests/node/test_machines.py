@@ -8,7 +8,7 @@ from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node.visible import visible
 from tests import machines
 from tests.binding.scenarios import addresses, devices
-from tests.machines.tree import Machine, node_of
+from tests.machines.tree import MEMORY_KIB, Machine, node_of
 
 WHOLE = [each for each in machines.NAMED.values() if not each.files]
 
@@ -24,6 +24,11 @@ def test_a_machine_is_read_as_its_facts_say(machine: Machine) -> None:
     assert lists(node.l3) == list(machine.l3)
     assert lists(node.packages) == list(machine.packages)
     assert {each.id: cpuset.format(each.cpus) for each in node.numa} == machine.numa
+    for each in node.numa:
+        assert each.memory == 1024 * machine.memory_kib.get(each.id, MEMORY_KIB)
+        assert each.distances[0][0] == min(machine.numa)
+        assert dict(each.distances)[each.id] == 10
+        assert (each.kind == "cpu") == bool(each.cpus)
     assert node.cpus_allowed == node.cpus_online == cpuset.EMPTY.union(*node.cores)
     adapters = {where: name for name, where in machine.adapters.items()}
     assert node.warnings == ()

@@ -11,18 +11,14 @@ import pytest
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import Device, Node, amd, cpus, nvidia, pci
+from spawnlaunch.node import amd, cpus, nvidia, pci
 from spawnlaunch.node.visible import visible
 from tests import machines
-from tests.machines.tree import AMD, ASPEED, INFINIBAND, INTEL, Gpu, Machine, build, write
+from tests.machines.tree import AMD, ASPEED, INFINIBAND, INTEL, Gpu, Machine, build, node_of, write
 from tests.support.effort import effort
 
 DESK = Machine("desk", "invented", ("0,4", "1,5", "2,6", "3,7"), {0: "0-7"}, ("0-7",), ("0-7",))
 TWO_NODES = DESK._replace(numa={0: "0-1,4-5", 1: "2-3,6-7"})
-
-
-def read(root: Path, machine: Machine) -> Node:
-    return nodes.read(str(build(root, machine)))
 
 
 def lists(groups: tuple[frozenset[int], ...]) -> list[str]:
@@ -35,21 +31,6 @@ def function(root: Path, address: str) -> Path:
 
 def bus_of(root: Path) -> pci.Bus:
     return pci.Bus(str(root), pci.read_functions(str(root)), frozenset(), ())
-
-
-def test_lumi_is_read_as_its_table_says(tmp_path: Path) -> None:
-    node = read(tmp_path, machines.LUMI)
-    assert lists(node.cores)[:2] == ["0,64", "1,65"]
-    assert lists(node.l3) == list(machines.LUMI.l3)
-    assert lists(node.packages) == ["0-127"]
-    assert [(n.id, cpuset.format(n.cpus), n.kind) for n in node.numa] == [
-        (id, cpus, "cpu") for id, cpus in machines.LUMI.numa.items()
-    ]
-    assert node.numa[1].distances == ((0, 20), (1, 10), (2, 20), (3, 20))
-    assert node.numa[0].memory == 131573308 * 1024
-    assert [d.address for d in node.devices] == [g.address for g in machines.LUMI.gpus]
-    assert {d.vendor for d in node.devices} == {"amd"}
-    assert node.warnings == ()
 
 
 def test_this_machine_agrees_with_the_system() -> None:
@@ -70,8 +51,8 @@ def test_a_mask_is_kept_whatever_a_container_lists_as_online(
     assert nodes.read().cpus_allowed == frozenset(os.sched_getaffinity(0))
 
 
-def test_offline_cpus_are_in_no_group(tmp_path: Path) -> None:
-    node = read(tmp_path, TWO_NODES._replace(offline="0,5"))
+def test_offline_cpus_are_in_no_group() -> None:
+    node = node_of(TWO_NODES._replace(offline="0,5"))
     assert cpuset.format(node.cpus_online) == "1-4,6-7"
     assert lists(node.cores) == ["1", "2,6", "3,7", "4"]
     assert cpuset.format(node.numa[0].cpus) == "1,4"
@@ -93,48 +74,35 @@ def test_allowed_cpus_narrow_and_never_widen(tmp_path: Path) -> None:
     assert "none of the CPUs asked for" in nothing.warnings[0]
 
 
-def test_a_snapshot_keeps_the_mask_and_the_memory_nodes_of_its_process(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES)
-    write(root / "proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t1")
-    node = nodes.read(str(root))
-    assert cpuset.format(node.cpus_allowed) == "0-3"
-    assert node.memory_nodes == {1}
+CGROUP_1, CGROUP_2 = "cgroup /cg cgroup rw,cpuset 0 0", "cgroup2 /cg cgroup2 rw 0 0"
 
 
 @pytest.mark.parametrize(
-    ("mount", "group", "file"),
+    ("mounts", "group", "files", "cpus"),
     [
-        ("none /dev/cpuset cpuset rw 0 0", "3:cpuset:/job", "dev/cpuset/job/cpus"),
-        ("cgroup /cg cgroup rw,cpuset 0 0", "3:cpuset:/job", "cg/job/cpuset.cpus"),
-        ("cgroup2 /cg cgroup2 rw 0 0", "0::/job", "cg/job/cpuset.cpus.effective"),
+        ("none /dev/cpuset cpuset rw 0 0", "3:cpuset:/job", {"dev/cpuset/job/cpus": "1-2"}, "1-2"),
+        (CGROUP_1, "3:cpuset:/job", {"cg/job/cpuset.cpus": "1-2"}, "1-2"),
+        (CGROUP_2, "0::/job", {"cg/job/cpuset.cpus.effective": "1-2"}, "1-2"),
+        # The path on the host means the group that is mounted.
+        (CGROUP_2, "0::/on/the/host", {"cg/cpuset.cpus.effective": "4-7"}, "4-7"),
+        # A group without a cpuset of its own has that of the nearest group above it.
+        (CGROUP_2, "0::/job/step/task", {"cg/job/step/cpuset.cpus.effective": "2-3",
+                                         "cg/job/cpuset.cpus.effective": "0-3"}, "2-3"),
     ],
-)
+)  # fmt: skip
 def test_a_snapshot_keeps_the_cpuset_of_its_process(
-    tmp_path: Path, mount: str, group: str, file: str
+    mounts: str, group: str, files: dict[str, str], cpus: str
 ) -> None:
-    root = build(tmp_path, DESK)
-    write(root / "proc/mounts", mount)
-    write(root / "proc/self/cgroup", group)
-    write(root / file, "1-2")
-    node = nodes.read(str(root))
-    assert node.cpus_allowed == node.cpus_cgroup == {1, 2}
+    where = {"proc/mounts": mounts, "proc/self/cgroup": group}
+    node = node_of(DESK._replace(files=where | files))
+    assert node.cpus_allowed == node.cpus_cgroup == cpuset.parse(cpus)
 
 
-def test_a_hidden_path_of_a_control_group_means_the_one_that_is_mounted(tmp_path: Path) -> None:
-    root = build(tmp_path, DESK)
-    write(root / "proc/mounts", "cgroup2 /cg cgroup2 rw 0 0")
-    write(root / "proc/self/cgroup", "0::/on/the/host")
-    write(root / "cg/cpuset.cpus.effective", "4-7")
-    assert nodes.read(str(root)).cpus_cgroup == {4, 5, 6, 7}
-
-
-def test_a_group_without_a_cpuset_of_its_own_has_its_parents(tmp_path: Path) -> None:
-    root = build(tmp_path, DESK)
-    write(root / "proc/mounts", "cgroup2 /cg cgroup2 rw 0 0")
-    write(root / "proc/self/cgroup", "0::/job/step/task")
-    write(root / "cg/job/step/cpuset.cpus.effective", "2-3")
-    write(root / "cg/job/cpuset.cpus.effective", "0-3")
-    assert nodes.read(str(root)).cpus_cgroup == {2, 3}
+def test_a_snapshot_keeps_the_mask_and_the_memory_nodes_of_its_process() -> None:
+    status = {"proc/self/status": "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t1"}
+    node = node_of(TWO_NODES._replace(files=status))
+    assert cpuset.format(node.cpus_allowed) == "0-3"
+    assert node.memory_nodes == {1}
 
 
 def test_the_newer_names_of_groups_are_read_where_the_older_ones_are_gone(tmp_path: Path) -> None:
@@ -155,31 +123,29 @@ def test_nobody_who_does_not_look_at_adapters_pays_for_them(tmp_path: Path) -> N
     assert short.opened < full.opened
 
 
-def test_missing_caches_are_named_and_absent_l3_is_not(tmp_path: Path) -> None:
-    root = build(tmp_path, DESK._replace(l3=()))
-    assert "without regard to L3" in nodes.read(str(root)).warnings[0]
-    write(root / "sys/devices/system/cpu/cpu0/cache/index2/level", 2)
-    assert nodes.read(str(root)).warnings == ()
+def test_missing_caches_are_named_and_absent_l3_is_not() -> None:
+    machine = DESK._replace(l3=())
+    assert "without regard to L3" in node_of(machine).warnings[0]
+    l2 = {"sys/devices/system/cpu/cpu0/cache/index2/level": "2"}
+    assert node_of(machine._replace(files=l2)).warnings == ()
 
 
-def test_local_cpulist_comes_before_local_cpus_before_numa_node(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2"),)))
-    directory = function(root, "0000:10:00.0")
-    write(directory / "local_cpus", "00000048")
-    assert _only(root).local_cpus == {2}
-    (directory / "local_cpulist").unlink()
-    assert _only(root).local_cpus == {3, 6}
-    (directory / "local_cpus").unlink()
-    assert _only(root).local_cpus == {2, 3, 6, 7}
+@pytest.mark.parametrize(
+    ("without", "cpus"), [("", "2"), ("local_cpulist", "3,6"), ("local_cpu*", "2-3,6-7")]
+)
+def test_local_cpulist_comes_before_local_cpus_before_numa_node(without: str, cpus: str) -> None:
+    (device,) = node_of(
+        TWO_NODES._replace(
+            gpus=(Gpu(1, "2"),),
+            files={"sys/bus/pci/devices/0000:10:00.0/local_cpus": "00000048"},
+            without=(f"sys/bus/pci/devices/*/{without}",) if without else (),
+        )
+    ).devices
+    assert device.local_cpus == cpuset.parse(cpus)
 
 
-def _only(root: Path) -> Device:
-    (device,) = nodes.read(str(root)).devices
-    return device
-
-
-def test_an_unknown_numa_node_is_unknown_and_not_node_0(tmp_path: Path) -> None:
-    node = read(tmp_path, TWO_NODES._replace(gpus=(Gpu(-1, "0-7"),)))
+def test_an_unknown_numa_node_is_unknown_and_not_node_0() -> None:
+    node = node_of(TWO_NODES._replace(gpus=(Gpu(-1, "0-7"),)))
     assert node.devices[0].numa is None
     assert node.devices[0].local_cpus is None
     assert "0000:10:00.0" in node.warnings[0]
@@ -187,39 +153,39 @@ def test_an_unknown_numa_node_is_unknown_and_not_node_0(tmp_path: Path) -> None:
     assert own.locality == "unknown"
 
 
-def test_with_one_numa_node_there_is_nothing_to_be_unknown(tmp_path: Path) -> None:
-    node = read(tmp_path, DESK._replace(gpus=(Gpu(-1, "0-7"),)))
+def test_with_one_numa_node_there_is_nothing_to_be_unknown() -> None:
+    node = node_of(DESK._replace(gpus=(Gpu(-1, "0-7"),)))
     assert node.devices[0].numa is None
     assert node.devices[0].local_cpus == node.cpus_online
     assert node.warnings == ()
 
 
-def test_a_missing_numa_node_file_is_made_up_for_by_the_local_cpus(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7"),)))
-    (function(root, "0000:10:00.0") / "numa_node").unlink()
-    assert _only(root).numa == 1
+def test_a_missing_numa_node_file_is_made_up_for_by_the_local_cpus() -> None:
+    gpus = (Gpu(1, "2-3,6-7"),)
+    machine = TWO_NODES._replace(gpus=gpus, without=("sys/bus/pci/devices/*/numa_node",))
+    assert node_of(machine).devices[0].numa == 1
 
 
-def test_display_adapters_of_others_and_of_the_processor_are_no_devices(tmp_path: Path) -> None:
+def test_display_adapters_of_others_and_of_the_processor_are_no_devices() -> None:
     gpus = (
         Gpu(0, "0-7", "0000:00:02.0", INTEL),
         Gpu(0, "0-7", "0000:03:00.0", ASPEED),
         Gpu(0, "0-7", "0000:04:00.0", INFINIBAND),
         Gpu(0, "0-7", "0000:05:00.0", INTEL),
     )
-    node = read(tmp_path, DESK._replace(gpus=gpus))
+    node = node_of(DESK._replace(gpus=gpus))
     assert [device.address for device in node.devices] == ["0000:05:00.0"]
     assert [nic.address for nic in node.nics] == ["0000:04:00.0"]
 
 
-def test_addresses_are_ordered_as_numbers(tmp_path: Path) -> None:
+def test_addresses_are_ordered_as_numbers() -> None:
     gpus = (Gpu(0, "0-7", "10000:01:00.0"), Gpu(0, "0-7", "9000:01:00.0"))
-    node = read(tmp_path, DESK._replace(gpus=gpus))
+    node = node_of(DESK._replace(gpus=gpus))
     assert [d.address for d in node.devices] == ["9000:01:00.0", "10000:01:00.0"]
 
 
-def test_nvidia_devices_have_their_uuid_and_minor(tmp_path: Path) -> None:
-    node = read(tmp_path, machines.HGX_H100)
+def test_nvidia_devices_have_their_uuid_and_minor() -> None:
+    node = node_of(machines.HGX_H100)
     assert node.devices[3].uuid == "GPU-00000003-0000-0000-0000-000000000000"
     assert [device.minor for device in node.devices] == list(range(8))
     assert {device.usable for device in node.devices} == {None}  # of a snapshot, nobody knows
@@ -291,43 +257,18 @@ def test_without_kfd_amd_devices_are_taken_from_the_pci_bus(tmp_path: Path) -> N
     assert len(nodes.read(str(root)).devices) == 7
 
 
-def test_partitions_share_an_address_and_tiles_do_too(tmp_path: Path) -> None:
-    gpus = (Gpu(0, "0-7", vendor=AMD, parts=3),)
-    node = read(tmp_path / "amd", DESK._replace(gpus=gpus))
-    assert [(d.kind, d.partition) for d in node.devices] == [("partition", i) for i in range(3)]
-    machine = DESK._replace(gpus=(Gpu(0, "0-7", vendor=INTEL, parts=2),))
-    node = read(tmp_path / "intel", machine)
-    assert [(d.kind, d.partition) for d in node.devices] == [
-        ("tile", 0),
-        ("tile", 1),
-    ]
+@pytest.mark.parametrize(("vendor", "kind"), [(AMD, "partition"), (INTEL, "tile")])
+def test_parts_of_a_device_share_its_address(vendor: str, kind: str) -> None:
+    found = node_of(DESK._replace(gpus=(Gpu(0, "0-7", vendor=vendor, parts=3),))).devices
+    assert [(device.kind, device.partition) for device in found] == [(kind, i) for i in range(3)]
+    assert len({device.address for device in found}) == 1
 
 
-def test_the_memory_of_a_gpu_is_told_from_other_memory(tmp_path: Path) -> None:
-    root = build(tmp_path, DESK._replace(numa={0: "0-7", 1: "", 2: ""}, gpus=(Gpu(0, "0-7"),)))
-    write(root / "proc/driver/nvidia/gpus/0000:10:00.0/numa_status", "Node:      2\nStatus: online")
-    write(root / "sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       0 kB")
-    node = nodes.read(str(root))
+def test_the_memory_of_a_gpu_is_told_from_other_memory() -> None:
+    gpus = (Gpu(0, "0-7", memory_node=2),)
+    node = node_of(DESK._replace(numa={0: "0-7", 1: "", 2: ""}, gpus=gpus, memory_kib={1: 0}))
     assert [each.kind for each in node.numa] == ["cpu", "empty", "gpu"]
     assert plan(node, visible(node, {}), 1).bindings[0].memory_nodes == {0}
-
-
-def test_infiniband_adapters_have_names_and_places(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=INFINIBAND),)))
-    named = root / "sys/class/infiniband/mlx5_0"
-    named.mkdir(parents=True)
-    (named / "device").symlink_to(function(root, "0000:10:00.0"))
-    (nic,) = nodes.read(str(root)).nics
-    assert (nic.name, nic.address, nic.numa) == ("mlx5_0", "0000:10:00.0", 1)
-
-
-def test_an_adapter_that_is_not_on_the_pci_bus_is_left_out(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES)
-    named = root / "sys/class/infiniband/other0"
-    named.mkdir(parents=True)
-    (root / "sys/devices/bus:1:2").mkdir()
-    (named / "device").symlink_to(root / "sys/devices/bus:1:2")
-    assert nodes.read(str(root)).nics == ()
 
 
 def test_a_machine_without_sys_is_its_cpus_and_a_warning(tmp_path: Path) -> None:
