@@ -12,7 +12,7 @@ from tests.support.launching import filed_reports
 from tests.support.truth import Report
 
 
-class Told(NamedTuple):
+class Result(NamedTuple):
     """What a command's workers reported, in the order of the ranks, and what was printed."""
 
     workers: list[Report]
@@ -41,20 +41,20 @@ class Asker:
         self._directory = directory
         self._asked = 0
 
-    def run(self, command: Sequence[object], **environ: str) -> Told:
+    def run(self, command: Sequence[object], **environ: str) -> Result:
         """What comes of a command that is typed on the head node."""
         files = self.new_directory()
         done = self.slurm.run(list(command), env={"REPORT_DIR": str(files), **environ})
-        return Told(filed_reports(files), done.returncode, done.stdout, done.stderr)
+        return Result(filed_reports(files), done.returncode, done.stdout, done.stderr)
 
-    def sbatch(self, script: str, *options: str) -> Told:
+    def sbatch(self, script: str, *options: str) -> Result:
         """What comes of a batch script, whose output is given as both streams."""
         files = self.new_directory()
         text = f"#!/bin/bash\n{script}\n"
         job = self.slurm.sbatch(text, *options, env={"REPORT_DIR": str(files)})
-        return Told(filed_reports(files), job.exit_status, job.output, job.output)
+        return Result(filed_reports(files), job.exit_status, job.output, job.output)
 
-    def typed(self, line: str, *options: str) -> Told:
+    def typed(self, line: str, *options: str) -> Result:
         """The line typed at the prompt of a shell that `srun OPTIONS --pty` has started."""
         files = self.new_directory()
         shell = f"srun {shlex.join(options)} --pty bash --norc -i"
@@ -62,7 +62,7 @@ class Asker:
         done = self.slurm.run(
             prompt, stdin=f"{line} < /dev/null; exit $?\n", env={"REPORT_DIR": str(files)}
         )
-        return Told(filed_reports(files), done.returncode, done.stdout, done.stdout)
+        return Result(filed_reports(files), done.returncode, done.stdout, done.stdout)
 
     def new_directory(self) -> Path:
         """An empty directory for reports."""

@@ -31,9 +31,9 @@ def bound() -> Iterator[Slurm]:
 
 
 def test_ports_that_slurm_reserves_are_used(bound: Slurm, tmp_path: Path) -> None:
-    told = Asker(bound, tmp_path).run(["srun", "-N2", "-n2", *RANK])
-    check(told.workers, 2)
-    (port, reserved), _ = told.values("MASTER_PORT", "SLURM_STEP_RESV_PORTS")
+    result = Asker(bound, tmp_path).run(["srun", "-N2", "-n2", *RANK])
+    check(result.workers, 2)
+    (port, reserved), _ = result.values("MASTER_PORT", "SLURM_STEP_RESV_PORTS")
     assert port == reserved.partition("-")[0]
 
 

@@ -77,14 +77,9 @@ def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     long_enough = (*SHORT, "--steps", "400")  # to be signalled twice on a faster machine as well
     whole = trained(slurm, "tasks.sh", size, tmp_path / "whole", "--", *long_enough)
     log = tmp_path / "log"
-    job = slurm.submit(
-        DIRECTORY / "preemptible.sh",
-        *size,
-        f"--chdir={tmp_path}",
-        f"--output={log}",
-        arguments=long_enough,
-        env=environ(**ONE_THREAD),
-    )
+    options, env = (f"--chdir={tmp_path}", f"--output={log}"), environ(**ONE_THREAD)
+    script = DIRECTORY / "preemptible.sh"
+    job = slurm.submit(script, *size, *options, arguments=long_enough, env=env)
     metrics = tmp_path / "runs" / job / "metrics.jsonl"
 
     def steps() -> int:

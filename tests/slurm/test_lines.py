@@ -8,7 +8,7 @@ from shlex import split
 import pytest
 
 from tests.cluster.slurm import require_slurm
-from tests.slurm.asking import Asker, Told, line_after
+from tests.slurm.asking import Asker, Result, line_after
 from tests.support.launching import LAUNCHER, REPORTER, ROOT, filed_reports
 from tests.support.truth import check
 
@@ -27,7 +27,7 @@ class Place:
     def __init__(self, ask: Asker, kind: str, *options: str) -> None:
         self._ask, self._kind, self._options = ask, kind, options
 
-    def type(self, line: str) -> Told:
+    def type(self, line: str) -> Result:
         """What comes of the line there."""
         if self._kind == "login":
             return self._ask.run(["bash", "-c", line])
@@ -39,17 +39,17 @@ class Place:
 
     def refuses(self, line: str) -> str:
         """The error by which the line is refused."""
-        told = self.type(line)
-        assert (told.status, told.workers) == (2, []), told.stderr
-        return told.stderr
+        result = self.type(line)
+        assert (result.status, result.workers) == (2, []), result.stderr
+        return result.stderr
 
-    def works(self, line: str, world_size: int) -> Told:
+    def works(self, line: str, world_size: int) -> Result:
         """What comes of a line that starts one world of this size."""
-        told = self.type(line)
-        assert told.status == 0, told.stderr
-        assert "can't honor" not in told.stderr
-        check(told.workers, world_size)
-        return told
+        result = self.type(line)
+        assert result.status == 0, result.stderr
+        assert "can't honor" not in result.stderr
+        check(result.workers, world_size)
+        return result
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_one_launcher_per_node_instead_of_one_in_each_task(
     place = Place(ask, kind, *options)
     error = place.refuses(f"{step} {KEPT} --nproc=2 {REPORTER}")
     assert "one task per rank" not in error  # --preload is not for tasks
-    told = place.works(line_after("one launcher per node:", error), 4)
+    result = place.works(line_after("one launcher per node:", error), 4)
     names = ("SLURM_CPUS_ON_NODE", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
-    assert set(told.values(*names)) == {("4", "25930", "0,1")}
+    assert set(result.values(*names)) == {("4", "25930", "0,1")}
 
 
 def test_one_task_per_rank_instead_of_a_launcher_in_each(ask: Asker) -> None:
     place = Place(ask, "login")
     error = place.refuses(f"srun -N2 -n3 {LAUNCH} --nproc 2 --quiet {REPORTER}")
-    told = place.works(line_after("one task per rank:", error), 3)
-    assert "rank 0  local 0" not in told.stderr  # --quiet
+    result = place.works(line_after("one task per rank:", error), 3)
+    assert "rank 0  local 0" not in result.stderr  # --quiet
 
 
 def test_both_in_a_heterogeneous_job(ask: Asker) -> None:
@@ -116,10 +116,10 @@ def test_srun_is_missing_where_the_script_exports_the_ranks(ask: Asker) -> None:
         "export MASTER_ADDR=node0 MASTER_PORT=25900 WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID "
         "LOCAL_RANK=0 LOCAL_WORLD_SIZE=2\n"
     )
-    told = place.type(f"{exports}{LAUNCH} {REPORTER}")
-    assert told.values("WORLD_SIZE") == [("3",)]
+    result = place.type(f"{exports}{LAUNCH} {REPORTER}")
+    assert result.values("WORLD_SIZE") == [("3",)]
     words = "rank 0 waits here for 2 others that nobody has started: srun is missing; type"
-    place.works(exports + line_after(words, told.stdout), 3)
+    place.works(exports + line_after(words, result.stdout), 3)
 
 
 def test_a_task_with_a_terminal_is_a_rank_all_the_same(ask: Asker) -> None:
@@ -129,25 +129,25 @@ def test_a_task_with_a_terminal_is_a_rank_all_the_same(ask: Asker) -> None:
 
 def test_a_shell_on_no_node_of_its_job_runs_the_launcher_there(ask: Asker) -> None:
     place = Place(ask, "salloc", "-N1", "-n1", "-w", "node2")
-    told = place.type(f"{LAUNCH} --nproc 2 {REPORTER}")
-    assert "(SLURM_JOB_NODELIST=node2)" in told.stderr
-    told = place.type(line_after("to run there, type", told.stderr))
-    assert [worker["hostname"] for worker in told.workers] == ["node2", "node2"]
-    assert "no node of its job" not in told.stderr
+    result = place.type(f"{LAUNCH} --nproc 2 {REPORTER}")
+    assert "(SLURM_JOB_NODELIST=node2)" in result.stderr
+    result = place.type(line_after("to run there, type", result.stderr))
+    assert [worker["hostname"] for worker in result.workers] == ["node2", "node2"]
+    assert "no node of its job" not in result.stderr
 
 
 def test_standalone_makes_a_world_of_each_task_and_shows_the_line_for_one_of_all(
     ask: Asker,
 ) -> None:
     place = Place(ask, "login")
-    told = place.type(f"srun -N1 -n2 {LAUNCH} --standalone --nproc=2 {REPORTER}")
-    assert told.status == 0, told.stderr
-    worlds = set(told.values("MASTER_PORT", "SLURM_PROCID", "WORLD_SIZE", "MASTER_ADDR"))
+    result = place.type(f"srun -N1 -n2 {LAUNCH} --standalone --nproc=2 {REPORTER}")
+    assert result.status == 0, result.stderr
+    worlds = set(result.values("MASTER_PORT", "SLURM_PROCID", "WORLD_SIZE", "MASTER_ADDR"))
     assert sorted(world[1:] for world in worlds) == [(n, "2", "127.0.0.1") for n in ("0", "1")]
-    runs = {run.rpartition("-")[2] for (run,) in told.values("TORCHELASTIC_RUN_ID")}
+    runs = {run.rpartition("-")[2] for (run,) in result.values("TORCHELASTIC_RUN_ID")}
     assert runs == {"0", "1"}
-    assert told.stderr.count("each of the 2 tasks") == 1
-    place.works(line_after("for one job of all, type", told.stderr), 2)
+    assert result.stderr.count("each of the 2 tasks") == 1
+    place.works(line_after("for one job of all, type", result.stderr), 2)
 
 
 CLEAN = f"env -i PATH={os.environ['PATH']} PYTHONPATH={ROOT}"
@@ -164,8 +164,8 @@ def test_tasks_that_lost_their_variables_are_refused(ask: Asker) -> None:
     assert ask.run(["srun", "-N2", "-n3", *kept]).status == 0
     check(filed_reports(files), 3)
     alone = f"{CLEAN} REPORT_DIR=$REPORT_DIR {line.partition('job of its own, type ')[2]}"
-    told = Place(ask, "login").type(f"srun -N1 -n1 {alone}")
-    assert told.values("WORLD_SIZE") == [("1",)]
+    result = Place(ask, "login").type(f"srun -N1 -n1 {alone}")
+    assert result.values("WORLD_SIZE") == [("1",)]
 
 
 def test_a_batch_script_of_several_nodes_that_lost_its_variables_is_refused(ask: Asker) -> None:
@@ -182,13 +182,13 @@ WARNED = "nothing on this node says that srun ends the step"
     "typed", ["srun -K", "SLURM_KILL_BAD_EXIT=1 srun --export=PATH,PYTHONPATH,REPORT_DIR"]
 )
 def test_who_had_srun_end_the_step_is_not_told_to(ask: Asker, typed: str) -> None:
-    told = Place(ask, "login").works(f"{typed} -N2 -n4 {LAUNCH} {REPORTER}", 4)
-    assert WARNED not in told.stderr
+    result = Place(ask, "login").works(f"{typed} -N2 -n4 {LAUNCH} {REPORTER}", 4)
+    assert WARNED not in result.stderr
 
 
 def test_who_had_srun_end_the_step_as_advised_is_not_told_again(ask: Asker) -> None:
     place, step = Place(ask, "login"), f"srun -N2 -n4 {LAUNCH} {REPORTER}"
-    told = place.works(step, 4)
-    assert told.stderr.count(WARNED) == 1
-    line = told.stderr.partition("wait forever: type ")[2].partition(" before srun")[0]
+    result = place.works(step, 4)
+    assert result.stderr.count(WARNED) == 1
+    line = result.stderr.partition("wait forever: type ")[2].partition(" before srun")[0]
     assert WARNED not in place.works(f"{line}; {step}", 4).stderr

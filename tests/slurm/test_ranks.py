@@ -24,9 +24,9 @@ MASTER = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) 
     [("-N3 -n5 -m cyclic", 5), ("-N2 -n5 -m plane=2", 5), ("-N2 -n3", 3), ("-w node2 -n1", 1)],
 )
 def test_a_task_becomes_a_rank(ask: Asker, options: str, world_size: int) -> None:
-    told = ask.run(["srun", *options.split(), *PROVE.split()])
-    check(told.workers, world_size)
-    for worker in told.workers:
+    result = ask.run(["srun", *options.split(), *PROVE.split()])
+    check(result.workers, world_size)
+    for worker in result.workers:
         assert worker["environ"]["RANK"] == worker["environ"]["SLURM_PROCID"]
 
 
@@ -36,9 +36,9 @@ def test_rank_0_is_the_first_of_a_host_file_with_comments_and_counts(
     hosts = tmp_path / "hosts"
     hosts.write_text("# where the ranks go\nnode3*2,node1 # and so on\n")
     step = ["srun", "-N2", "-n3", "-m", "arbitrary", *PROVE.split()]
-    told = ask.run(step, SLURM_HOSTFILE=str(hosts))
-    check(told.workers, 3)
-    assert told.workers[0]["hostname"] == "node3"
+    result = ask.run(step, SLURM_HOSTFILE=str(hosts))
+    check(result.workers, 3)
+    assert result.workers[0]["hostname"] == "node3"
 
 
 def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
@@ -47,12 +47,12 @@ def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
     hosts = tmp_path / "hosts"
     hosts.write_text("node3\nnode1\nnode1\n")
     step = ["srun", "-N2", "-n3", "-m", "arbitrary", "-w", "node1,node1,node3", *LAUNCHER]
-    told = ask.run([*step, REPORTER], SLURM_HOSTFILE=str(hosts))
-    assert told.status == 2
-    assert "rank 0 is on node1 (SLURMD_NODENAME)" in told.stderr
-    assert "type --master-addr node1" in told.stderr
-    told = ask.run([*step, "--master-addr", "node1", PROVER], SLURM_HOSTFILE=str(hosts))
-    check(told.workers, 3)
+    result = ask.run([*step, REPORTER], SLURM_HOSTFILE=str(hosts))
+    assert result.status == 2
+    assert "rank 0 is on node1 (SLURMD_NODENAME)" in result.stderr
+    assert "type --master-addr node1" in result.stderr
+    result = ask.run([*step, "--master-addr", "node1", PROVER], SLURM_HOSTFILE=str(hosts))
+    check(result.workers, 3)
 
 
 def variables(worker: Report) -> dict[str, str]:
@@ -70,44 +70,44 @@ def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_where_as
     ask: Asker,
 ) -> None:
     node = f"SRUN_CPUS_PER_TASK=4 srun -n2 --ntasks-per-node=1 {LAUNCH} --nproc 2"
-    told = ask.sbatch(
+    result = ask.sbatch(
         f"SRUN_CPUS_PER_TASK=2 srun -n4 --ntasks-per-node=2 {REPORT}\n"
         f"{node} --rewrite-slurm-env {REPORTER}\n{node} {REPORTER}\n",
         *("-N2", "--ntasks-per-node=2", "-c2", "--gpus-per-node=2"),
     )
-    tasks, rewritten, plain = told.steps()
+    tasks, rewritten, plain = result.steps()
     for workers in (tasks, rewritten, plain):
         check(workers, 4)
     assert [variables(worker) for worker in rewritten] == [variables(worker) for worker in tasks]
     assert [worker["environ"]["SLURM_PROCID"] for worker in plain] == ["0", "0", "1", "1"]
-    assert told.stdout.count("type --rewrite-slurm-env") == 1
+    assert result.stdout.count("type --rewrite-slurm-env") == 1
 
 
 def test_steps_of_a_job_are_worlds_of_their_own(ask: Asker) -> None:
     both = f"srun -N2 -n2 --overlap --mem=0 {PROVE}"
     script = f"srun -N1 -n2 -w node1 {PROVE}\n{both} &\n{both} &\nwait"
-    told = ask.sbatch(script, "-N2", "--ntasks-per-node=2", "-w", "node[0-1]")
-    steps = told.steps()
+    result = ask.sbatch(script, "-N2", "--ntasks-per-node=2", "-w", "node[0-1]")
+    steps = result.steps()
     assert [worker["hostname"] for worker in steps[0]] == ["node1", "node1"]
     for workers in steps:
         check(workers, 2)
-    assert len(steps) == len(set(told.values("MASTER_PORT"))) == 3
+    assert len(steps) == len(set(result.values("MASTER_PORT"))) == 3
 
 
 def test_every_task_of_an_array_is_a_job_of_its_own(ask: Asker) -> None:
-    told = ask.sbatch(f"srun -N2 -n2 {REPORT}", "-N2", "--ntasks-per-node=1", "--array=0-1")
-    jobs = told.steps()
+    result = ask.sbatch(f"srun -N2 -n2 {REPORT}", "-N2", "--ntasks-per-node=1", "--array=0-1")
+    jobs = result.steps()
     for workers in jobs:
         check(workers, 2)
-    assert len(jobs) == len(set(told.values("MASTER_PORT"))) == 2
+    assert len(jobs) == len(set(result.values("MASTER_PORT"))) == 2
 
 
 def test_components_of_a_heterogeneous_job_count_in_their_order(ask: Asker) -> None:
-    told = ask.sbatch(
+    result = ask.sbatch(
         "#SBATCH -w node3 -n1\n#SBATCH hetjob\n#SBATCH -w node0,node2 -n3\n"
         f"srun --het-group=0-1 {PROVE}\nsrun --het-group=1 {REPORT}\n"
     )
-    whole, second = told.steps()
+    whole, second = result.steps()
     check(whole, 4)
     assert whole[0]["hostname"] == "node3"
     check(second, 3)
@@ -115,9 +115,9 @@ def test_components_of_a_heterogeneous_job_count_in_their_order(ask: Asker) -> N
 
 
 def test_a_task_that_sees_one_device_keeps_its_local_rank_and_says_what_fails(ask: Asker) -> None:
-    told = ask.run(["srun", "-N1", "-n2", "--gpus-per-task=1", *REPORT.split()])
-    assert told.values("LOCAL_RANK", "CUDA_VISIBLE_DEVICES") == [("0", "0"), ("1", "1")]
-    assert told.stderr.count("--virtual-local-rank makes LOCAL_RANK 0") == 1
+    result = ask.run(["srun", "-N1", "-n2", "--gpus-per-task=1", *REPORT.split()])
+    assert result.values("LOCAL_RANK", "CUDA_VISIBLE_DEVICES") == [("0", "0"), ("1", "1")]
+    assert result.stderr.count("--virtual-local-rank makes LOCAL_RANK 0") == 1
 
 
 def test_a_batch_script_that_a_task_has_submitted_is_nobodys_rank(
@@ -135,37 +135,37 @@ def test_what_a_batch_script_exports_is_the_same_to_all_ranks(ask: Asker) -> Non
     """Its WORLD_SIZE and its ranks are those of the script, which is no rank."""
     ranks = "WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID"
     nodes = "LOCAL_WORLD_SIZE=2 NODE_RANK=$SLURM_NODEID GROUP_RANK=0"
-    told = ask.sbatch(
+    result = ask.sbatch(
         f"export {MASTER} {ranks} {nodes}\nsrun {PROVE}\n"
         f"unset RANK WORLD_SIZE LOCAL_RANK\nsrun {REPORT}\n"
         f"srun --ntasks=2 --ntasks-per-node=1 {LAUNCH} --nproc 2 {REPORTER}\n",
         *("-N2", "-n3"),
     )
-    tasks, without_ranks, launchers = told.steps()
+    tasks, without_ranks, launchers = result.steps()
     check(tasks, 3)
     check(without_ranks, 3)
     check(launchers, 4)
-    assert set(told.values("MASTER_PORT")) == {("25900",)}
+    assert set(result.values("MASTER_PORT")) == {("25900",)}
 
 
 def test_what_a_wrapper_sets_in_some_tasks_is_not_taken_and_said(ask: Asker) -> None:
     wrapper = f"test $SLURM_PROCID = 2 && export MASTER_PORT=25911; {REPORT}; exit $?"
     step = ["srun", "-N2", "-n3", "sh", "-c", wrapper]
-    told = ask.run(step)
-    check(told.workers, 3)
-    assert told.values("MASTER_PORT")[0] != ("25911",)
-    assert told.stderr.count("replaced MASTER_PORT=25911") == 1
-    assert "type export MASTER_PORT=25911 before srun, or --master-port 25911" in told.stderr
-    told = ask.run(step, MASTER_PORT="25911")
-    check(told.workers, 3)
-    assert told.values("MASTER_PORT")[0] == ("25911",)
+    result = ask.run(step)
+    check(result.workers, 3)
+    assert result.values("MASTER_PORT")[0] != ("25911",)
+    assert result.stderr.count("replaced MASTER_PORT=25911") == 1
+    assert "type export MASTER_PORT=25911 before srun, or --master-port 25911" in result.stderr
+    result = ask.run(step, MASTER_PORT="25911")
+    check(result.workers, 3)
+    assert result.values("MASTER_PORT")[0] == ("25911",)
 
 
 def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -> None:
     lose = "unset SLURM_STEP_ID SLURM_STEPID SLURM_PROCID SLURM_GTIDS"
-    told = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
-    check(told.workers, 3)
-    assert told.stderr.count("taken from a parent process: ") == 1
+    result = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
+    check(result.workers, 3)
+    assert result.stderr.count("taken from a parent process: ") == 1
 
 
 @pytest.mark.parametrize("start", ["batch", "one task below a shell"])
@@ -173,7 +173,7 @@ def test_one_process_that_lost_its_variables_is_alone(ask: Asker, start: str) ->
     kept = f"PATH={os.environ['PATH']} PYTHONPATH=$PYTHONPATH REPORT_DIR=$REPORT_DIR"
     command = f"env -i {kept} {LAUNCH} --nproc 2 {REPORTER}; exit $?"
     if start == "batch":
-        told = ask.sbatch(command, "-N1", "-n2")
+        result = ask.sbatch(command, "-N1", "-n2")
     else:
-        told = ask.run(["srun", "-n1", "sh", "-c", command])
-    assert told.values("WORLD_SIZE") == [("2",), ("2",)]
+        result = ask.run(["srun", "-n1", "sh", "-c", command])
+    assert result.values("WORLD_SIZE") == [("2",), ("2",)]

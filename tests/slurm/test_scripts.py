@@ -14,6 +14,7 @@ from tests.machines.tree import build
 from tests.slurm.scripts import DIRECTORY, GENERIC, environ
 from tests.support.launching import explain
 from tests.support.required import require_programs
+from tests.world.resolving import STEP_OF_TWO
 
 require_slurm()
 require_programs("shellcheck", package="shellcheck")
@@ -44,12 +45,6 @@ def flags_of(script: Path) -> list[str]:
     return words[begin : words.index("$@", begin)]
 
 
-def tasks_of(script: Path) -> int:
-    """The number of tasks on each node."""
-    (count,) = re.findall(r"^#SBATCH --ntasks-per-node=(\d+)", script.read_text(), re.MULTILINE)
-    return int(count)
-
-
 def exports_of(script: Path) -> dict[str, str]:
     """The variables that the script exports with a value that is plain."""
     lines = re.findall(r"^export (.*?)(?: #.*)?$", script.read_text(), re.MULTILINE)
@@ -59,23 +54,17 @@ def exports_of(script: Path) -> dict[str, str]:
 
 def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
     """What the script's spawnlaunch would do as one task of the second node of two."""
-    tasks = tasks_of(script)
+    (each,) = re.findall(r"^#SBATCH --ntasks-per-node=(\d+)", script.read_text(), re.MULTILINE)
+    step = STEP_OF_TWO | {
+        "SLURM_STEP_NUM_TASKS": str(2 * int(each)),
+        "SLURM_STEP_TASKS_PER_NODE": f"{each}(x2)",
+        "SLURM_PROCID": str(int(each) + local_rank),
+        "SLURM_LOCALID": str(local_rank),
+    }
+    # Without interfaces this machine's own ones may be complained about.
     own_interface = {"GLOO_SOCKET_IFNAME": "hsn0", "NCCL_SOCKET_IFNAME": "hsn0"}
-    return explain(
-        *("--sysfs-root", root, *flags_of(script)),
-        SLURM_JOB_ID="7",
-        SLURM_STEP_ID="0",
-        SLURM_STEP_NUM_TASKS=str(2 * tasks),
-        SLURM_STEP_TASKS_PER_NODE=f"{tasks}(x2)",
-        SLURM_STEP_NODELIST="node[0-1]",
-        SLURM_STEP_NUM_NODES="2",
-        SLURM_NODEID="1",
-        SLURMD_NODENAME="node1",
-        SLURM_PROCID=str(tasks + local_rank),
-        SLURM_LOCALID=str(local_rank),
-        # Without interfaces this machine's own ones may be complained about.
-        **{**own_interface, **exports_of(script)},
-    )
+    flags = ("--sysfs-root", root, *flags_of(script))
+    return explain(*flags, **{**step, **own_interface, **exports_of(script)})
 
 
 def test_every_script_is_known_to_the_tests_and_to_the_readme():

@@ -7,7 +7,7 @@ variables are in a batch script; in every task, by a wrapper that is right; or i
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +47,9 @@ def random_job(generator: random.Random, directory: Path) -> Job:
     names = sorted(random_names(generator))
     count = generator.choice([1, 1, 1, 2, 3]) if len(names) > 2 else 1
     one_per_node = generator.random() < 0.3
-    components = []
-    for share in shares(generator, names, count):
-        components.append(random_component(generator, share, one_per_node))
+    mixed = generator.sample(names, len(names))
+    shares = [sorted(mixed[i::count]) for i in range(count)]
+    components = [random_component(generator, share, one_per_node) for share in shares]
     if generator.random() < 0.2:
         components = components[:1]  # a step of some of the job's nodes
     base = step_environs(generator, names, components, directory)
@@ -58,7 +58,8 @@ def random_job(generator: random.Random, directory: Path) -> Job:
     domain = generator.choice(["", "", ".cluster.example"])
     devices = random_devices(generator, base, set(hosts))
     tasks, how = exported(generator, base, hosts, nproc if isinstance(nproc, int) else 0)
-    flags = random_flags(generator, hosts[0])
+    typed = [["--master-port", "23456"], ["--master-addr", hosts[0]], ["--master-suffix", "i"]]
+    flags = generator.choice([[], [], [], [], *typed])
     said = f"{components} {flags} --nproc {nproc} {devices}; exports {how}"
     named = [
         Task(environ, given, host + domain, devices[host])
@@ -72,13 +73,6 @@ def random_names(generator: random.Random) -> list[str]:
     width = generator.choice([1, 1, 4])
     numbers = generator.sample(range(12), generator.randint(1, 5))
     return [f"{prefix}{number:0{width}d}" for number in numbers]
-
-
-def shares(generator: random.Random, names: list[str], count: int) -> Iterator[list[str]]:
-    """The nodes, divided among components; an order of their own."""
-    mixed = generator.sample(names, len(names))
-    for i in range(count):
-        yield sorted(mixed[i::count])
 
 
 def random_component(generator: random.Random, nodes: list[str], one_per_node: bool) -> Component:
@@ -192,11 +186,6 @@ def random_devices(
             environ["SLURM_GPUS_PER_NODE"] = generator.choice([str(each), f"a100:{each}"])
         return dict.fromkeys(nodes, each)
     return {node: generator.choice([each, 1]) for node in sorted(nodes)}
-
-
-def random_flags(generator: random.Random, host: str) -> list[str]:
-    kinds = [[], [], [], ["--master-port", "23456"], ["--master-addr", host]]
-    return generator.choice([*kinds, ["--master-suffix", "i"]])
 
 
 def exported(
