@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 
 def ip(*words: str, check: bool = True) -> str:
@@ -73,3 +74,17 @@ class Network:
                 self.kill(host)
         for host in (*self.hosts, "br"):
             ip("netns", "delete", f"{self.mark}{host}", check=False)
+
+
+@contextmanager
+def network_of(hosts: str) -> Iterator[Network]:
+    """A network for a test, which is skipped where there can be none."""
+    import pytest  # which benchmarks do without
+
+    if not may_make_namespaces():
+        pytest.skip("needs root and ip netns (Debian: apt install iproute2)")
+    network = Network(hosts)
+    try:
+        yield network
+    finally:
+        network.remove()

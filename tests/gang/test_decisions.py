@@ -54,6 +54,9 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
             13: "begun 1, start 1/3",
         },
     ),
+    "launchers of one machine are several nodes": (
+        {}, "0-1 come host=node addr=10.0.0.1 boot=a", {0: "start 0/2", 1: "start 1/2"},
+    ),
     # Who is waited for
     "others have a moment to come also where it begins again": (
         {"least": 2, "most": 3, "max_restarts": 1},

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.gang.cluster import Cluster
-from tests.gang.namespaces import Network, may_make_namespaces
+from tests.gang.namespaces import Network, network_of
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns"),
-]
+pytestmark = pytest.mark.full
 
 LOST_AFTER_S = 3
 FLAGS = (f"--lost-after={LOST_AFTER_S}", "--failure-grace=1", "--grace=2", "--nproc=1")
@@ -24,9 +21,8 @@ RUNS = f"echo {BEGIN}; exec sleep 600"
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    network = Network("abc")
-    yield network
-    network.remove()
+    with network_of("abc") as network:
+        yield network
 
 
 def started(cluster: Cluster, worker: str, hosts: str = "abc", working: str = "abc") -> None:

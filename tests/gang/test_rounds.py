@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gang.namespaces import Network, may_make_namespaces
+from tests.gang.namespaces import Network, network_of
 from tests.gang.rounds import HOSTS, play
-
-pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
 
 # A worker, the hub's guard, a node; with a spare a worker and a cable; two faults at once.
 SEEDS = (1, 2, 3, 6, 41, 46, 48)
@@ -18,9 +16,8 @@ SEEDS = (1, 2, 3, 6, 41, 46, 48)
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
-    network = Network(HOSTS)
-    yield network
-    network.remove()
+    with network_of(HOSTS) as network:
+        yield network
 
 
 @pytest.mark.full

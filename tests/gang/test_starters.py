@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.gang.namespaces import Network, may_make_namespaces
+from tests.gang.namespaces import Network, network_of
 from tests.support.launching import ROOT, clean_environ, open_mpi
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
 
 require_programs("clush", "pdsh", "mpirun", package="clustershell pdsh openmpi-bin")
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns"),
-]
+pytestmark = pytest.mark.full
 
 STARTERS = ("Open MPI", "pdsh", "ClusterShell", "PBS", "Grid Engine")
 # A remote shell: flags, some with a value, a host, and what to do there; ssh takes nothing along.
@@ -57,9 +54,8 @@ def line(starter: str) -> str:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    network = Network("ab")
-    yield network
-    network.remove()
+    with network_of("ab") as network:
+        yield network
 
 
 def environ_of(starter: str, network: Network, directory: Path) -> dict[str, str]:
