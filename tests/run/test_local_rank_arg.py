@@ -4,16 +4,6 @@ import pytest
 
 from tests.support.launching import REPORTER, explain, launch, reports
 
-OLD_SCRIPT = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--local_rank", "--local-rank", type=int, required=True)
-parser.add_argument("--epochs", type=int)
-args = parser.parse_args()
-print("rank", args.local_rank, "epochs", args.epochs, flush=True)
-"""
-
-
 MODULE = ("-m", "tests.workers.report", "a")
 
 
@@ -60,10 +50,3 @@ def test_ranks_that_share_devices_go_around_as_their_cpus_do(listed, shown):
     workers = [environ | one["env"] for one in explain(*words, **environ)["workers"]]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in workers] == [*shown]
     assert {one["LOCAL_RANK"] for one in workers} == {"0"}
-
-
-def test_a_script_that_requires_the_argument_runs(tmp_path):
-    (tmp_path / "old.py").write_text(OLD_SCRIPT)
-    words = ("--nproc_per_node=2", "--local-rank-arg=underscore", tmp_path / "old.py")
-    done = launch("--no-prefix", *words, "--epochs", 4)
-    assert sorted(done.stdout.splitlines()) == ["rank 0 epochs 4", "rank 1 epochs 4"], done.stderr

@@ -60,15 +60,6 @@ def test_ranks_that_were_forked_find_each_other():
     assert [worker["proved"] for worker in reports(done.stdout)] == [True] * 3, done.stderr
 
 
-def test_a_module_is_imported_once_for_all(tmp_path: Path):
-    (tmp_path / "loud.py").write_text("import os\nprint('imported', flush=True)\n")
-    script = tmp_path / "script.py"
-    script.write_text("import loud\nprint('ran', flush=True)\n")
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
-    done = launch("--nproc", 3, "--preload", "loud", script, environ=environ)
-    assert done.stdout.split() == ["imported", "ran", "ran", "ran"]
-
-
 @pytest.mark.parametrize(
     ("line", "status"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.failures import Cause, used_after
+from spawnlaunch.run import report
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.processes import children, until
 from tests.support.watching import launched
@@ -172,3 +173,8 @@ def test_a_full_pipe_keeps_nobody_from_a_restart_and_tears_no_line(tmp_path: Pat
         first = numbers[b"0"]
         assert first == list(range(len(first)))
         assert numbers[b"1"] == list(range(20_000))
+
+
+def test_restarts_are_told_in_words():
+    words = [report.after_restarts(n) for n in range(3)]
+    assert words == ["", ", after 1 restart", ", after 2 restarts"]
