@@ -27,7 +27,7 @@ def test_a_preloaded_worker_finds_what_a_started_one_finds():
 
 @pytest.mark.parametrize(
     ("script", "safe"),
-    mostly_full([("found.py", ""), ("-m found", ""), ("folder", ""), ("found.py", "1")], 2),
+    mostly_full([("-m found", ""), ("found.py", ""), ("folder", ""), ("found.py", "1")]),
 )
 def test_a_forked_worker_finds_all_as_a_started_one_does(script: str, safe: str, tmp_path: Path):
     """Signals, descriptors, streams, paths and threads; and each rank draws numbers of its own."""
