@@ -19,6 +19,7 @@ from tests.support.launching import (
     reports,
     run,
 )
+from tests.support.matrix import mostly_full
 
 CONTRACT = {
     "ROLE_NAME": "default",
@@ -113,22 +114,25 @@ MODULE = ("-m", "tests.workers.report", "a")
 
 @pytest.mark.parametrize(
     ("flags", "script", "words"),
-    [
-        (["--local-rank-arg", "hyphen"], (REPORTER, "a"), ["--local-rank=0", "--local-rank=1"]),
-        (
-            ["--local-rank-arg", "underscore", "--preload", "json"],
-            (REPORTER, "a"),
-            ["--local_rank=0", "--local_rank=1"],
-        ),
-        (
-            ["--local-rank-arg", "underscore", "--virtual-local-rank"],
-            (REPORTER, "a"),
-            ["--local_rank=0"] * 2,
-        ),
-        (["--local-rank-arg", "hyphen"], MODULE, ["--local-rank=0", "--local-rank=1"]),
-        (["--local-rank-arg", "none"], (REPORTER, "a"), None),
-        ([], (REPORTER, "a"), None),
-    ],
+    mostly_full(
+        [
+            (["--local-rank-arg", "hyphen"], (REPORTER, "a"), ["--local-rank=0", "--local-rank=1"]),
+            (
+                ["--local-rank-arg", "underscore", "--preload", "json"],
+                (REPORTER, "a"),
+                ["--local_rank=0", "--local_rank=1"],
+            ),
+            (
+                ["--local-rank-arg", "underscore", "--virtual-local-rank"],
+                (REPORTER, "a"),
+                ["--local_rank=0"] * 2,
+            ),
+            (["--local-rank-arg", "hyphen"], MODULE, ["--local-rank=0", "--local-rank=1"]),
+            (["--local-rank-arg", "none"], (REPORTER, "a"), None),
+            ([], (REPORTER, "a"), None),
+        ],
+        2,
+    ),
 )
 def test_the_local_rank_comes_before_the_scripts_arguments(flags, script, words):
     done = launch("--nproc", 2, *flags, *script)

@@ -62,14 +62,17 @@ def test_ranks_that_were_forked_find_each_other():
 
 @pytest.mark.parametrize(
     ("line", "status"),
-    [
-        ("raise SystemExit", 0),
-        ("raise SystemExit(7)", 7),
-        ("raise SystemExit('in words')", 1),
-        ("import os; os._exit(9)", 9),
-        ("raise KeyboardInterrupt", 130),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
-    ],
+    mostly_full(
+        [
+            ("raise SystemExit(7)", 7),
+            ("raise SystemExit('in words')", 1),
+            ("import os; os._exit(9)", 9),
+            ("raise KeyboardInterrupt", 130),
+            ("raise SystemExit", 0),
+            ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ],
+        4,
+    ),
 )
 def test_the_exit_status_is_as_if_it_had_been_started_and_what_it_has_said_is_not_lost(
     line: str, status: int, tmp_path: Path

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.matrix import mostly_full
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
              "SLURM_GTIDS": "2,3"}  # fmt: skip
 
 
-@pytest.mark.parametrize("by", ["--result", "TORCHELASTIC_ERROR_FILE"])
+@pytest.mark.parametrize("by", mostly_full(["--result", "TORCHELASTIC_ERROR_FILE"]))
 def test_each_node_writes_a_file_of_its_own(by: str, tmp_path: Path):
     path = tmp_path / "file.json"
     flags, program = (["--result", path], "true") if by == "--result" else ([], "false")
