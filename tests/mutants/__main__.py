@@ -72,15 +72,15 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
     "run/hang/together": "gang/test_launches",
     "run/hang": "run/test_hang run/test_gaps",
-    "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
-    "run/starting": "run/test_local run/test_local_rank_arg run/test_preload run/test_terminal",
+    "run/keyboard": "run/test_terminal run/test_standard_streams",
+    "run/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
-    "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_node_cpus",
-    "run/environment": "run/test_local run/test_local_rank_arg",
+    "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_local",
+    "run/environment": "run/test_local",
     "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
     "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans",
     "run/supervisor": "dropin/test_said run/test_preload run/test_preload_image "
-    "run/test_gaps run/test_terminal run/test_prompts run/test_disturbed run/test_signals "
+    "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
     "run/processes": "run/test_orphans run/test_first_failure run/test_signals run/test_stopped "
     "run/test_refused_calls",
@@ -89,7 +89,7 @@ OF_PARTS = {
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent",
     "run/journal": "watch/test_record watch/test_page",
-    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom",
+    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_failures",
     "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
     "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
     "gang/test_log_places",

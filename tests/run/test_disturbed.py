@@ -65,7 +65,7 @@ WAYS = {
     "hangs": ("--nproc", 2, "--hang-timeout", 1),
     "a record": ("--nproc", 2, "--record", "record"),
 }
-QUICK = [("remove", "restarts", FAILS), ("clean", "two workers", FAILS)]
+QUICK = [("remove", "restarts", FAILS)]
 EVERY = [(how, way, then) for way in WAYS for how in DISTURBED for then in (FAILS, WELL)]
 
 
@@ -134,7 +134,7 @@ WHILE_IT_READS = [
 
 @pytest.mark.parametrize(
     ("module", "script", "statuses", "is_removed"),
-    mostly_full([(*row, is_removed) for is_removed in (True, False) for row in WHILE_IT_READS], 2),
+    mostly_full([(*row, is_removed) for is_removed in (True, False) for row in WHILE_IT_READS]),
 )
 def test_a_package_that_changes_while_it_is_read_is_said_in_one_line(
     module: str, script: str, statuses: tuple[int, ...], is_removed: bool, package: Path, tmp_path

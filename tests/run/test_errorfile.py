@@ -62,7 +62,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", mostly_full(BAD, 3))
+@pytest.mark.parametrize("kind", mostly_full(BAD, 2))
 def test_whatever_a_worker_makes_of_its_error_file_its_failure_is_told(kind: str, tmp_path: Path):
     script, ours = tmp_path / "script.py", tmp_path / "ours.json"
     script.write_text(

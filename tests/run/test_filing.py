@@ -31,7 +31,7 @@ def filed(path: Path, *, by: str, **options: Any) -> subprocess.CompletedProcess
     return launch("--quiet", "--nproc", "1", *fails, environ=environ, **options)
 
 
-ways = pytest.mark.parametrize("by", ["--result", "TORCHELASTIC_ERROR_FILE"])
+ways = pytest.mark.parametrize("by", mostly_full(["--result", "TORCHELASTIC_ERROR_FILE"]))
 
 
 @ways

@@ -18,6 +18,7 @@ from spawnlaunch.run.hang import sources
 from spawnlaunch.run.hang.sources import CALLS, find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
+from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.watching import Launch, launched
 from tests.support.witnessed import needs_line
@@ -186,7 +187,7 @@ def test_what_a_rank_says_while_it_tells_its_stacks_is_shown(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "flags",
-    ["--no-prefix", pytest.param("--redirects=3", marks=pytest.mark.full), "--ranks-filter=1"],
+    mostly_full(["--ranks-filter=1", "--redirects=3", "--no-prefix"]),
 )
 def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: str, tmp_path: Path):
     """Rank 0 speaks all the time, wherever that goes; rank 1 never does."""
@@ -247,7 +248,7 @@ def test_without_the_flag_SIGUSR2_is_the_workers_and_nobody_is_bothered_with_sta
         assert told["environ"].get("SPAWNLAUNCH_STACK_SIGNAL") == number
 
 
-@pytest.mark.parametrize("is_waited_for", [True, False])
+@pytest.mark.parametrize("is_waited_for", mostly_full([True, False]))
 def test_of_a_worker_that_is_stopped_somebody_else_tells(is_waited_for: bool, tmp_path: Path):
     """Meanwhile the launcher watches: another one's failure is seen, and its stacks are."""
     script, go = tmp_path / "script.py", tmp_path / "go"

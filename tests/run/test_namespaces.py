@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 INSIDE = ("unshare", "--pid", "--fork", "--kill-child")
 WITHOUT_PROC = ("sh", "-c", 'umount -l /proc; exec "$@"', "sh")
+KINDS = ("session", "daemon", "naked")
 BLIND = "/proc does not show our PID namespace"
 # A launcher that sees another namespace's /proc, in four ways.
 UNSEEN = {
@@ -60,7 +61,7 @@ def test_a_process_with_the_number_of_another_namespaces_is_not_killed(parent_an
     mostly_full([("outer", ("--preload", "json")), *((how, ()) for how in reversed(UNSEEN))]),
 )
 def test_without_a_proc_of_its_own_a_launch_leaves_nothing_either(how, flags, tmp_path: Path):
-    words = (*flags, FAMILY, "stubborn", "session", "daemon", "naked", "--", "0:exit", 3)
+    words = (*flags, FAMILY, "stubborn", *KINDS, "--", "0:exit", 3)
     command = (*UNSEEN[how], *LAUNCHER)
     with launched("--nproc", 2, *words, directory=tmp_path, command=command) as launch:
         assert launch.status() == 3
@@ -94,10 +95,8 @@ def test_a_launcher_that_has_one_number_in_two_namespaces_is_not_deceived(tmp_pa
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
     command = (*INSIDE, "--mount-proc", sys.executable, str(script), "1000", *LAUNCHER)
-    with launched(
-        "--nproc", 2, FAMILY, "session", "daemon", "--", "0:exit", 3,
-        directory=tmp_path, command=command,
-    ) as launch:  # fmt: skip
+    words = ("--nproc", 2, FAMILY, "session", "daemon", "--", "0:exit", 3)
+    with launched(*words, directory=tmp_path, command=command) as launch:
         assert launch.status() == 3
         assert launch.stderr.count(BLIND) == 1
 
@@ -105,10 +104,8 @@ def test_a_launcher_that_has_one_number_in_two_namespaces_is_not_deceived(tmp_pa
 @pytest.mark.full
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_guard_that_is_killed_without_proc_takes_everything_with_it(signum, tmp_path: Path):
-    with launched(
-        "--nproc", 2, FAMILY, "session", "daemon", "naked", directory=tmp_path,
-        command=(*UNSEEN["none"], *LAUNCHER),
-    ) as launch:  # fmt: skip
+    words, command = ("--nproc", 2, FAMILY, *KINDS), (*UNSEEN["none"], *LAUNCHER)
+    with launched(*words, directory=tmp_path, command=command) as launch:
         launch.read_until(2)
         launch.send(signum, launch.guard)
         assert launch.status() == 128 + signum
@@ -116,10 +113,8 @@ def test_a_guard_that_is_killed_without_proc_takes_everything_with_it(signum, tm
 
 @pytest.mark.full
 def test_stacks_are_not_asked_of_a_process_with_the_same_number(tmp_path: Path):
-    with launched(
-        "--nproc", 2, "--hang-timeout", 0.5, WORKERS / "sleep.py", directory=tmp_path,
-        command=(*UNSEEN["none"], *LAUNCHER),
-    ) as launch:  # fmt: skip
+    words, command = ("--hang-timeout", 0.5, WORKERS / "sleep.py"), (*UNSEEN["none"], *LAUNCHER)
+    with launched("--nproc", 2, *words, directory=tmp_path, command=command) as launch:
         until(lambda: "no stacks can be shown" in launch.stderr, "it says so")
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
@@ -164,9 +159,8 @@ def test_PID_1_heeds_a_signal_that_comes_while_it_is_imported(tmp_path: Path):
 @pytest.mark.full
 def test_PID_1_reaps_the_orphans_of_others_and_does_not_kill_them(tmp_path: Path):
     """`docker exec` starts processes in a container that no process there has as its child."""
-    with as_pid_1(
-        "--nproc", 2, "--max-restarts", 1, FAMILY, "daemon", directory=tmp_path
-    ) as launch:
+    words = ("--nproc", 2, "--max-restarts", 1, FAMILY, "daemon")
+    with as_pid_1(*words, directory=tmp_path) as launch:
         launch.read_until(2)
         init = first(launch)
         enter = ["nsenter", "--target", str(init), "--pid"]

@@ -29,6 +29,7 @@ def test_workers_have_the_limit_that_the_launcher_was_given(flags: str, tmp_path
         assert one.output.splitlines() == [b"soft %d" % SOFT] * 20
 
 
+@pytest.mark.full
 def test_the_limit_is_raised_wherever_the_launcher_counts_on_it(tmp_path: Path):
     script = tmp_path / "of_the_guard.py"
     script.write_text(

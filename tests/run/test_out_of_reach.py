@@ -126,27 +126,6 @@ def test_a_node_of_several_is_not_lost_because_it_has_left_what_it_cannot_kill(
         os.kill(int(pid), signal.SIGKILL)
 
 
-@pytest.mark.full
-@as_root
-def test_a_launcher_of_a_plain_user_names_a_worker_that_became_root(
-    open_path: Path, python_of_all: str
-):  # fmt: skip
-    # setpriv as a set-user-ID program: from there on real and saved ids are root's too
-    become_root = open_path / "become"
-    shutil.copy(shutil.which("setpriv") or "", become_root)
-    become_root.chmod(0o4755)
-    says = ("sh", "-c", "echo ready; exec sleep 600")
-    words = ("--nproc", 2, "--grace", 0.5, "--no-python", become_root, "--reuid", 0, *says)
-    command = (python_of_all, *LAUNCHER[1:])
-    with launched(*words, directory=open_path, preexec=become_nobody, command=command) as one:
-        one.read_until(2)
-        with killed_at_the_end(one) as workers:
-            one.send(signal.SIGTERM)
-            assert one.status() == 128 + signal.SIGTERM, one.stderr
-            assert one.stderr.count("runs as root, whom nobody") == 2, one.stderr
-            assert len(workers) == 2
-
-
 # Processes that /proc hides from their own user (hidepid=2 in proc(5)): they let nobody trace them
 # (PR_SET_DUMPABLE is 4), or have become root's.
 HIDDEN = """

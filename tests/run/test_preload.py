@@ -27,7 +27,7 @@ def test_a_preloaded_worker_finds_what_a_started_one_finds():
 
 @pytest.mark.parametrize(
     ("script", "safe"),
-    mostly_full([("found.py", ""), ("-m found", ""), ("folder", ""), ("found.py", "1")], 2),
+    mostly_full([("-m found", ""), ("found.py", ""), ("folder", ""), ("found.py", "1")]),
 )
 def test_a_forked_worker_finds_all_as_a_started_one_does(script: str, safe: str, tmp_path: Path):
     """Signals, descriptors, streams, paths and threads; and each rank draws numbers of its own."""
@@ -60,25 +60,19 @@ def test_ranks_that_were_forked_find_each_other():
     assert [worker["proved"] for worker in reports(done.stdout)] == [True] * 3, done.stderr
 
 
-def test_a_module_is_imported_once_for_all(tmp_path: Path):
-    (tmp_path / "loud.py").write_text("import os\nprint('imported', flush=True)\n")
-    script = tmp_path / "script.py"
-    script.write_text("import loud\nprint('ran', flush=True)\n")
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
-    done = launch("--nproc", 3, "--preload", "loud", script, environ=environ)
-    assert done.stdout.split() == ["imported", "ran", "ran", "ran"]
-
-
 @pytest.mark.parametrize(
     ("line", "status"),
-    [
-        ("raise SystemExit", 0),
-        ("raise SystemExit(7)", 7),
-        ("raise SystemExit('in words')", 1),
-        ("import os; os._exit(9)", 9),
-        ("raise KeyboardInterrupt", 130),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
-    ],
+    mostly_full(
+        [
+            ("raise SystemExit(7)", 7),
+            ("raise SystemExit('in words')", 1),
+            ("import os; os._exit(9)", 9),
+            ("raise KeyboardInterrupt", 130),
+            ("raise SystemExit", 0),
+            ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ],
+        4,
+    ),
 )
 def test_the_exit_status_is_as_if_it_had_been_started_and_what_it_has_said_is_not_lost(
     line: str, status: int, tmp_path: Path

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from spawnlaunch.failures import Cause, used_after
+from spawnlaunch.run import report
 from tests.support.launching import WORKERS, clean_environ, launch
+from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 from tests.support.watching import launched
 
@@ -76,13 +78,16 @@ def test_all_workers_start_anew_with_another_port_and_fresh_error_files(tmp_path
 
 @pytest.mark.parametrize(
     ("flags", "failures", "how", "status", "attempts", "line"),
-    [
-        ((), 9, 7, 7, 2, "failed, after 1 restart: rank 0 "),
-        (("--restart-window", "0.001"), 3, 7, 0, 4, "restart 1 of 1 (in all 3)"),
-        ((), 9, 75, 75, 1, "no restart after status 75"),
-        (("--no-restart-status", "3"), 9, 3, 3, 1, "no restart after status 3"),
-        (("--no-restart-status", "3"), 9, 75, 75, 2, "failed, after 1 restart: rank 0 "),
-    ],
+    mostly_full(
+        [
+            ((), 9, 7, 7, 2, "failed, after 1 restart: rank 0 "),
+            (("--restart-window", "0.001"), 3, 7, 0, 4, "restart 1 of 1 (in all 3)"),
+            ((), 9, 75, 75, 1, "no restart after status 75"),
+            (("--no-restart-status", "3"), 9, 3, 3, 1, "no restart after status 3"),
+            (("--no-restart-status", "3"), 9, 75, 75, 2, "failed, after 1 restart: rank 0 "),
+        ],
+        3,
+    ),
 )
 def test_the_budget_and_the_status_decide_whether_there_is_another_attempt(
     flags: tuple[str, ...], failures: int, how: int, status: int, attempts: int, line: str
@@ -172,3 +177,8 @@ def test_a_full_pipe_keeps_nobody_from_a_restart_and_tears_no_line(tmp_path: Pat
         first = numbers[b"0"]
         assert first == list(range(len(first)))
         assert numbers[b"1"] == list(range(20_000))
+
+
+def test_restarts_are_told_in_words():
+    words = [report.after_restarts(n) for n in range(3)]
+    assert words == ["", ", after 1 restart", ", after 2 restarts"]

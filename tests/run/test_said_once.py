@@ -1,19 +1,14 @@
 """What all tasks of a step come to is said once, and what one node comes to is said by it."""
 
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.node import proc
-from spawnlaunch.run import shared_errors
 from tests.cluster.slurm import Slurm
 from tests.support.launching import (
     HOST,
@@ -23,10 +18,7 @@ from tests.support.launching import (
     launch,
     open_mpi,
     run,
-    start,
 )
-from tests.support.patience import PATIENCE_S
-from tests.support.processes import until
 from tests.support.required import require_programs
 
 ERROR = "spawnlaunch: error: "
@@ -91,30 +83,6 @@ def test_what_ranks_of_mpirun_come_to_is_said_once(words: str, where: str, tmp_p
     done = mpirun(tmp_path, *words.split())
     (line,) = errors(done.stderr)
     assert (f"{ERROR}{HOST}: " in line) == bool(where)
-
-
-@pytest.mark.full
-def test_time_in_which_a_silent_rank_could_not_run_does_not_count(tmp_path: Path):
-    """Or it ended, and mpirun with it, before rank 0 had spoken."""
-    require_programs("mpirun", package="openmpi-bin")
-    line = (
-        "echo $$ > $OMPI_COMM_WORLD_RANK; [ $OMPI_COMM_WORLD_RANK = 1 ] || "
-        f"until [ -e go ]; do sleep 0.02; done; exec {shlex.join(LAUNCHER)} --no-such-flag"
-    )
-    with start(
-        *("mpirun", "--oversubscribe", "-n", "2", "sh", "-c", line),
-        stderr=subprocess.PIPE, cwd=tmp_path, environ=clean_environ(**open_mpi(tmp_path)),
-    ) as mpirun:  # fmt: skip
-        silent = tmp_path / "1"
-        until(lambda: silent.exists() and silent.read_text().strip(), "rank 1 has begun")
-        pid = int(silent.read_text())
-        until(lambda: proc.catches(pid, signal.SIGTERM), "it waits for rank 0 to speak")
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(shared_errors.WAIT_S + 1.0)
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(3.0)
-        (tmp_path / "go").touch()
-        assert len(errors(mpirun.communicate(timeout=PATIENCE_S)[1])) == 1
 
 
 @pytest.mark.full

@@ -19,7 +19,7 @@ from tests.support.launching import WORKERS, run
 from tests.workers.babble import letters, pieces
 
 WITH_PREFIX = (sys.executable, "-m", "spawnlaunch", "--quiet", "--bind", "none")
-QUICK, SEEDS = 2, 100
+QUICK, SEEDS = 1, 100
 
 Said = dict[tuple[int, int], bytes]  # by rank and descriptor
 

@@ -4,53 +4,35 @@ Where they do not meet (--no-gang); where they do, one writes for all.
 """
 
 import json
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, start
-from tests.support.patience import PATIENCE_S
-from tests.support.ports import free_port
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.matrix import mostly_full
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
              "SLURM_GTIDS": "2,3"}  # fmt: skip
 
 
-def on_two_nodes(*words: object, **environ: str) -> Sequence[subprocess.CompletedProcess[str]]:
-    """What both launchers of a job of two nodes come to; both are on this machine."""
-    port = free_port()
-    running = [
-        start(
-            *LAUNCHER, "--nnodes", "2", "--node-rank", node, "--nproc", "2", "--quiet", "--no-gang",
-            "--master-addr", "127.0.0.1", "--master-port", port, *words,
-            environ=clean_environ(**environ), stderr=subprocess.PIPE,
-        )
-        for node in range(2)
-    ]  # fmt: skip
-    said = [each.communicate(timeout=PATIENCE_S) for each in running]
-    return [
-        subprocess.CompletedProcess(each.args, each.returncode, *streams)
-        for each, streams in zip(running, said, strict=True)
-    ]
-
-
-def test_each_node_writes_a_result_of_its_own(tmp_path: Path):
-    path = tmp_path / "result.json"
-    first, second = on_two_nodes("--result", path, "--no-python", "true")
-    assert (first.returncode, second.returncode) == (0, 0)
+@pytest.mark.parametrize("by", mostly_full(["--result", "TORCHELASTIC_ERROR_FILE"]))
+def test_each_node_writes_a_file_of_its_own(by: str, tmp_path: Path):
+    path = tmp_path / "file.json"
+    flags, program = (["--result", path], "true") if by == "--result" else ([], "false")
+    environ = clean_environ(**({} if flags else {by: str(path)}))
+    words = ("--nproc", 2, "--quiet", "--no-gang", "--master-addr", "127.0.0.1", *flags)
+    first, second = (
+        launch("--nnodes", 2, "--node-rank", n, *words, "--no-python", program, environ=environ)
+        for n in range(2)
+    )
+    assert {first.returncode, second.returncode} == {0 if flags else 1}
+    assert f"{by} {path}: each node" in first.stderr
     assert f"this one {path}.0" in first.stderr
-    assert "--result" not in second.stderr
-    results = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
-    assert [[rank["rank"] for rank in result["ranks"]] for result in results] == [[0, 1], [2, 3]]
-
-
-def test_each_node_writes_an_error_file_of_its_own(tmp_path: Path):
-    path = tmp_path / "error.json"
-    first, _ = on_two_nodes("--no-python", "false", TORCHELASTIC_ERROR_FILE=str(path))
-    assert f"TORCHELASTIC_ERROR_FILE {path}: each node" in first.stderr
-    assert [file.name for file in sorted(tmp_path.iterdir())] == ["error.json.0", "error.json.1"]
+    assert by not in second.stderr
+    assert sorted(tmp_path.iterdir()) == [tmp_path / f"file.json.{n}" for n in range(2)]
+    if flags:
+        results = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
+        assert [[one["rank"] for one in each["ranks"]] for each in results] == [[0, 1], [2, 3]]
 
 
 def test_a_flag_that_needs_a_launcher_above_ends_in_the_line_with_all_flags():

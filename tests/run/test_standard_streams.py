@@ -1,6 +1,5 @@
 """Standard streams that are closed, or cannot be written to, when the launcher starts."""
 
-import os
 import subprocess
 import sys
 from itertools import product
@@ -8,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import SLURM_TASK, clean_environ, run
-from tests.support.matrix import mostly_full
+from tests.support.launching import SLURM_TASK, clean_environ
 from tests.support.patience import PATIENCE_S
 
 CLOSED = [tuple(chosen) for chosen in product((False, True), repeat=3)]  # stdin, stdout, stderr
@@ -60,20 +58,3 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
     assert told == (closed[1] and not closed[2])
     words = [line for line in stderr if not line.startswith("spawnlaunch: ")]
     assert words == ([] if closed[2] else [f"Ärger mit {rank}" for rank in ranks])
-
-
-@pytest.mark.parametrize(
-    ("flag", "place", "why"),
-    mostly_full(
-        [
-            (flag, *where)
-            for flag in ("--explain", "--help", "--version", "--explain=json")
-            for where in ((">/dev/full", "No space left on device"), (">&-", "it is closed"))
-        ],
-        2,
-    ),
-)
-def test_a_page_that_cannot_be_written_is_an_error(flag: str, place: str, why: str):
-    done = run("sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", flag)
-    assert done.returncode == os.EX_IOERR
-    assert done.stderr.startswith(f"spawnlaunch: error: cannot write to stdout: {why}; ")

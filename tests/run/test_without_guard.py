@@ -13,15 +13,15 @@ from tests.support.watching import launched
 
 SLEEP = WORKERS / "sleep.py"
 ENDS = {
-    "all end well": (("--nproc", 2, "--no-python", "true"), 0),
-    "one fails": (("--nproc", 1, FAMILY, "plain", "stubborn", "--", "0:exit", 5), 5),
     "one of three fails": (("--nproc", 3, FAMILY, "plain", "stubborn", "--", "0:exit", 5), 5),
     "all fail once": (("--nproc", 2, "--max-restarts", 1, WORKERS / "again.py", 1, "exit", 7), 0),
+    "all end well": (("--nproc", 2, "--no-python", "true"), 0),
+    "one fails": (("--nproc", 1, FAMILY, "plain", "stubborn", "--", "0:exit", 5), 5),
     "the time is over": (("--nproc", 2, "--timeout", "0.5", SLEEP), TIMED_OUT),
 }
 
 
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("how", mostly_full(ENDS, 2))
 def test_a_launch_ends_with_the_right_status_and_leaves_nothing(how: str, tmp_path: Path):
     words, status = ENDS[how]
     with launched(*words, directory=tmp_path, command=WITHOUT_GUARD) as one:

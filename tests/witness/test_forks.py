@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.rollcall import asked
+from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.witnessed import needs_line
 from tests.witness.asking import IDLE, answer_of, begin_of, heard, listens, place_of, worker
@@ -91,7 +92,7 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", mostly_full(SCRIPTS, 6))
 def test_a_script_is_no_worse_off_than_without(name: str, tmp_path: Path):
     script, prints, answers = SCRIPTS[name]
     warns = ("-W", "error") if sys.version_info >= (3, 12) else ()  # of a fork with threads
@@ -124,6 +125,7 @@ def test_a_fork_while_an_answer_is_under_way(tmp_path: Path):
         assert one.ends() == (0, "")
 
 
+@pytest.mark.full
 def test_forks_of_several_threads_while_it_is_asked(tmp_path: Path):
     script = f"import os, sys, threading, torch\n{FORKS}"
     script += "threads = [threading.Thread(target=fork, args=(25,)) for _ in range(6)]\n"

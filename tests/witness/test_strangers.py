@@ -177,6 +177,7 @@ ANSWERS = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.full
 @settings(max_examples=300)
 @given(answer=ANSWERS, cut=st.integers(0, 1000))
 def test_whatever_is_answered_is_one_or_an_error(false: False_, answer: bytes, cut: int):

@@ -208,5 +208,6 @@ def _answers() -> bool:
     return place_of(answer_of(pid)) != ""
 
 
+@pytest.mark.full
 def test_a_function_that_is_launched_answers():
     assert spawnlaunch.launch(_answers, nproc=2) == [True, True]
