@@ -1,7 +1,5 @@
 """What a budget can decide, and which workloads are left out."""
 
-import math
-
 import pytest
 
 from spawnlaunch.bench import budget, stats
@@ -34,18 +32,3 @@ def test_what_counts_most_for_its_time_is_kept_and_what_is_too_noisy_comes_last(
     assert names(1, least=0) == []
     chosen = [train, compute]
     assert budget.shares_s(chosen, 200) == pytest.approx([160, 40])
-
-
-def test_a_line_says_what_is_decided_what_more_time_would_and_what_is_left_out_by_which_rule():
-    costs = [Cost("train", 0.7, 3.0, 0.02, LEVEL), Cost("jitter", 0.0, 3.0, 0.06, LEVEL)]
-    said = list(budget.lines(costs, 240, 300))
-    assert said[0].startswith("5 min can show a difference of 1.")
-    assert "% or more in train; 8 min: 3." in said[0]
-    assert said[0].endswith("% or more in every workload")
-    assert said[1].partition("only if time is left")[2] == ": jitter"
-    (said_of_all,) = budget.lines(costs, 3540, 3600)
-    assert said_of_all.startswith("1 h 0 min can show")
-    (short,) = budget.lines([costs[0]._replace(noise=math.inf)], 12, 20)
-    assert "nothing in train: 7 rounds" in short
-    (unknown,) = budget.lines([costs[0]._replace(noise=math.inf)], 200, 300)
-    assert unknown.endswith("noise is not known")

@@ -4,6 +4,7 @@ import csv
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,33 +47,36 @@ def test_an_arm_that_beats_the_default_for_sure_is_advised_in_its_place():
     assert said.text.endswith(" times as good in compute as auto")
 
 
-def test_a_gain_below_the_least_that_is_asked_for_is_not_advised():
-    found = laptop(compute={"node": 1.04})
-    assert advise(found).flags == "--bind node"
-    assert advise(found, least=0.1)[1:3] == ("", True)
-    small = laptop(compute={"node": 1.01})
-    assert advise(small)[1:3] == ("", True)
-    assert advise(small, least=0.0).flags == "--bind node"
+LITTLE = {"compute": {"node": 1.01}}
+SOME = {"train": {"node": 0.99}, "compute": {"node": 1.1}}
 
 
-def test_size_decides_and_not_the_number_of_workloads():
-    found = laptop(compute={"node": 1.03}, loader={"node": 1.03}, train={"node": 0.6})
-    assert advise(found)[1:3] == ("", True)
-    found = laptop(compute={"node": 0.99}, loader={"node": 0.99}, train={"node": 1.5})
-    assert advise(found).flags == "--bind node"
-
-
-def test_an_arm_that_is_much_worse_in_any_workload_is_not_advised():
-    for other in ("loader", "jitter"):
-        found = laptop(train={"node": 1.5}, **{other: {"node": 0.9}})
-        assert advise(found)[1:3] == ("", True)
-
-
-def test_the_advice_is_for_the_workloads_that_are_chosen():
-    found = laptop(train={"node": 0.99}, compute={"node": 1.1})
-    assert advise(found, ["compute"]).flags == "--bind node"
-    assert advise(found, ["train"]).flags == ""
-    assert advise(found, ["loader"]).text == "no advice: loader was not measured"
+@pytest.mark.parametrize(
+    ("ratios", "asked", "flags"),
+    [
+        ({"compute": {"node": 1.04}}, {}, "--bind node"),
+        ({"compute": {"node": 1.04}}, {"least": 0.1}, ""),
+        (LITTLE, {}, ""),
+        (LITTLE, {"least": 0.0}, "--bind node"),
+        # Size decides, and not the number of workloads.
+        ({"compute": {"node": 1.03}, "loader": {"node": 1.03}, "train": {"node": 0.6}}, {}, ""),
+        (
+            {"compute": {"node": 0.99}, "loader": {"node": 0.99}, "train": {"node": 1.5}},
+            {},
+            "--bind node",
+        ),
+        # What is much worse in any workload is not advised.
+        ({"train": {"node": 1.5}, "loader": {"node": 0.9}}, {}, ""),
+        ({"train": {"node": 1.5}, "jitter": {"node": 0.9}}, {}, ""),
+        (SOME, {"chosen": ["compute"]}, "--bind node"),
+        (SOME, {"chosen": ["train"]}, ""),
+    ],
+)
+def test_the_advice_is_for_what_is_asked_for(
+    ratios: dict[str, dict[str, float]], asked: dict[str, Any], flags: str
+):
+    said = advise(laptop(**ratios), **asked)
+    assert (said.flags, said.is_sure) == (flags, True)
 
 
 def test_a_workload_that_the_budget_did_not_reach_is_named_with_what_to_do():
@@ -81,6 +85,7 @@ def test_a_workload_that_the_budget_did_not_reach_is_named_with_what_to_do():
     empty = found._replace(measured=[compute, train._replace(taken=[])])
     said = "no advice: train was not measured; a larger --budget may do"
     assert advise(empty, ["train"]).text == said
+    assert advise(empty, ["loader"]).text == "no advice: loader was not measured"
 
 
 def test_a_control_is_never_advised_and_is_named_as_one():

@@ -191,14 +191,6 @@ def test_blocks_are_read_once_and_few_at_a_time(sizes: list[int], seed: int, win
         assert sum(first[one] <= place <= last[one] for one in first) <= window
 
 
-def test_a_rank_reads_its_own_blocks_of_a_window() -> None:
-    order = Order(Blocks(np.full(64, 500), 0, 8), 200, world_size=4)
-    for rank in range(4):
-        mine = replace(order, rank=rank)
-        window = chain(*(one.indices for one in mine.batches(0, 8 * 500 // 200)))
-        assert len({index // 500 for index in window}) <= 4
-
-
 @given(st.lists(st.integers(0, 9) | st.floats(0, 9), min_size=1, max_size=900), seeds)
 def test_samples_are_drawn_as_often_as_they_weigh(weights: list[float], seed: int) -> None:
     every = np.array([*weights, 1.0])

@@ -217,15 +217,6 @@ def test_a_checkpoint_is_not_mapped_any_more_once_it_is_read(cwd: Path) -> None:
     assert "mapped True" not in ended.out
 
 
-def test_weights_are_read_as_torch_wrote_them_long_ago(cwd: Path) -> None:
-    complete(1, *FLAGS, *task("Base"), cwd=cwd)
-    torch.save(weights(cwd / "here", 6), cwd / "old.pt", _use_new_zipfile_serialization=False)
-    flags = ("--eval-only", "--init", "old.pt", "--out", "there")
-    complete(1, *FLAGS, *task("Base"), *flags, cwd=cwd)
-    told = json.loads((cwd / "there" / "evaluation.json").read_text())["validation"]
-    assert told["loss"] == metrics(cwd / "here", "validation_loss")[-1]
-
-
 # Activations that are computed again.
 
 
