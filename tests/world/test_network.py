@@ -85,3 +85,19 @@ def test_a_machine_that_is_named_by_its_address_is_not_another() -> None:
     assert not host.is_here("192.0.2.1", "192.0.2.2")
     assert host.is_here("192.0.2.1", "192.0.2.1")
     assert host.is_here("node1.cluster", "node1")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("localhost", "is 127.0.0.1, which other nodes cannot reach"),
+        ("node.invalid", "has no address, so other nodes may not reach this one"),
+        ("192.0.2.1", "is 192.0.2.1, which is no interface of this machine"),
+    ],
+)
+def test_a_host_name_by_which_others_do_not_reach_this_machine_is_named(
+    name: str, why: str
+) -> None:
+    world = resolve("--nnodes=2 --node-rank=1 --master-addr=127.0.0.2", {}).world
+    _, (line,) = host.find_interface(world, {}, name)
+    assert line.startswith(f"host name {name} {why}; ")
