@@ -112,7 +112,7 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
         THREE, "0-1 come; 1 is lost; wait 300 in vain", {0: ""},
     ),
     "one that has gone before all have met may come again for a moment": (
-        THREE, "0-1 come; 1 closes; 1 comes; 1 closes in vain; wait 4", {0: "end 69"},
+        THREE, "0-1 come; 1 closes in vain; 1 comes; 1 closes in vain; wait 4", {0: "end 69"},
     ),
     "or longer, where pods are made again": (
         {**THREE, "returns": True},

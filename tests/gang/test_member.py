@@ -118,6 +118,13 @@ def test_one_who_is_refused_says_why(is_of_token: bool) -> None:
     assert launcher.calls("exit") == [[2, Cause("refused", words="not one of these")]]
 
 
+def test_one_that_finds_no_hub_says_why() -> None:
+    launcher = Launcher()
+    launcher.member.unlinked("no answer")
+    launcher.wait(700)
+    assert launcher.calls("exit") == [[69, Cause("absent", words="the hub (no answer)")]]
+
+
 def test_a_launcher_without_a_hub_goes_by_what_a_hub_says_by_default() -> None:
     assert messages.Welcome(**Settings(1, 1).for_members()) == messages.Welcome()
 
