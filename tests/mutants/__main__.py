@@ -78,7 +78,8 @@ OF_PARTS = {
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_local",
     "run/environment": "run/test_local",
     "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
-    "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans",
+    "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
+    "messages/test_messages",
     "run/supervisor": "dropin/test_said run/test_preload run/test_preload_image "
     "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
@@ -87,12 +88,13 @@ OF_PARTS = {
     "run/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",
-    "run/unable": "gang/test_absent",
+    "run/unable": "gang/test_absent messages/test_messages",
     "run/journal": "watch/test_record watch/test_page",
     "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_failures",
-    "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
+    "run/files": "run/test_filing run/test_shared_places run/test_shared_paths "
+    "messages/test_messages",
     "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
-    "gang/test_log_places",
+    "gang/test_log_places messages/test_messages",
     "run/pipes": "run/test_lost_output",
     "run/shared_errors": "run/test_said_once",
     "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",

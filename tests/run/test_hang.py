@@ -269,6 +269,18 @@ def test_of_a_worker_that_is_stopped_somebody_else_tells(is_waited_for: bool, tm
         assert roll(one.stderr)[0].startswith("rank 0 is in <module>")
 
 
+def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
+    """And as long as it is, the silence of the others is no hang."""
+    speak = "while :; do echo talk; sleep 0.05; done"
+    script = f"if [ $RANK = 0 ]; then kill -STOP $$; fi; {speak}"
+    words = ("--nproc", 2, "--hang-timeout", 0.3, "--no-python", "sh", "-c", script)
+    with launched(*words, directory=tmp_path) as one:
+        until(lambda: "no hang is looked for" in one.stderr, "it is said")
+        one.read_until(one.output.count(b"talk") + 40, "talk")
+        assert one.stderr.count("no hang is looked for") == 1
+        end(one)
+
+
 def test_threads_that_do_the_same_share_a_line():
     script = (
         "import threading, time\n"
