@@ -80,7 +80,7 @@ OF_PARTS = {
     "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
     "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
     "messages/test_messages",
-    "run/supervisor": "dropin/test_said run/test_preload run/test_preload_image "
+    "run/supervisor": "torchrun/test_said run/test_preload run/test_preload_image "
     "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
     "run/processes": "run/test_orphans run/test_first_failure run/test_signals run/test_stopped "
