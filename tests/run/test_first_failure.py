@@ -104,13 +104,13 @@ ABORTS = "how = 'SIGABRT'" + FAILS_AS_A_VICTIM
 # What the ranks do, which is the first to fail, with which status, and flags.
 CASES = {
     "SEGV": (CRASH.format("SIGSEGV"), 1, SEGV),
+    "an exit that an abort follows": (EXITS_SLOWLY, 1, 7),
     "record": (RAISES_AND_ENDS_LATE, 1, 1),
     "record when told": (RAISES_WHEN_TOLD, 0, 7),
     "ABRT that is said": (ABORTS_SLOWLY, 1, ABRT),
     "BUS": (CRASH.format("SIGBUS"), 1, 128 + 7),
     "ABRT of who may be a victim": (CRASH.format("SIGABRT"), 0, 7),
     "ABRT of a peer": (ABORTS, 1, ABRT),
-    "an exit that an abort follows": (EXITS_SLOWLY, 1, 7),
     "a victim": (VICTIM_ABORTS, 0, 7),
     "a victim that says it": (VICTIM_SAYS_SO, 0, 7),
     "told": (CRASHES_WHEN_TOLD, 0, 7),

@@ -17,7 +17,7 @@ from spawnlaunch.run import events
 from spawnlaunch.run.hang import sources
 from spawnlaunch.run.hang.sources import CALLS, find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
-from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
+from tests.support.launching import LAUNCHER, WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.watching import Launch, launched
@@ -60,6 +60,10 @@ def hang(place: Path, *words: object) -> str:
 def hangs(one: Launch) -> int:
     """How often it was said that nobody says anything."""
     return one.stderr.count("no output from any rank")
+
+
+def is_filled(file: Path) -> bool:
+    return bool(file.read_text())
 
 
 def ask(one: Launch, times: int = 1, last: str = TOLD) -> None:
@@ -136,6 +140,14 @@ def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children(tmp
     # py-spy's own reason, if it is there, stands beside what the kernel tells, and nowhere else.
     assert all("said nothing" not in text for _, text in (shell, child))
     assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
+
+
+def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
+    words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
+    assert len(roll(hang(tmp_path, "--nproc", 2, *words))) == 1
+    told = blocks(tmp_path)
+    assert ["in in_a_thread" in text for text in told.values()] == [True, True]
+    assert not list(tmp_path.glob("stacks-*"))
 
 
 def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
@@ -221,19 +233,22 @@ def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_
     """Of a file, too, only what was added is taken for the answer."""
     logs = tmp_path / "logs"
     words = ("--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler")
-    flags, command = (
-        (("--tee", 3, "--log-dir", logs), {}) if is_kept else ((), {"command": WITHOUT_GUARD})
-    )
-    with launched(*flags, *words, directory=tmp_path, **command) as one:
+    flags = ("--redirects", 3, "--log-dir", logs) if is_kept else ()
+    command = LAUNCHER if is_kept else WITHOUT_GUARD
+    with launched(*flags, *words, directory=tmp_path, command=command) as one:
+        if is_kept:
+            ready = "*/*/*/stdout.log"
+            until(lambda: [*map(is_filled, logs.glob(ready))] == [True, True], "both are there")
         for times in (1, 2):
-            ask(one, 2)
+            ask(one, 0 if is_kept else 2)
             until(lambda n=times: one.stderr.count(TOLD) == n, "it is told")
         told = blocks(tmp_path)
         assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
         # One of them may not have come from its write to the next line, where it pauses.
         assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[68]\)", one.stderr)
         end(one)
-        assert b"saved" not in one.output
+        kept = [file.read_text() for file in logs.rglob("stdout.log")]
+        assert b"saved" not in one.output + "".join(kept).encode()
 
 
 def test_without_the_flag_SIGUSR2_is_the_workers_and_nobody_is_bothered_with_stacks(tmp_path: Path):
