@@ -98,12 +98,16 @@ def processes(namespace: int) -> list[str]:
 
 
 def traces() -> dict[str, object]:
-    """What a cluster could leave on this machine besides processes."""
+    """What a cluster could leave on this machine besides processes.
+
+    Other tests make network namespaces and devices of other names meanwhile.
+    """
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
     watched = ["/run", "/dev/shm", "/var/log", "/var/spool", "/var/lib", "/tmp"]
     files = [path for directory in watched for path in Path(directory).glob("*")]
     return {
-        "mounts": Path("/proc/self/mounts").read_text(),
-        "devices": sorted(os.listdir("/sys/class/net")),
+        "mounts": [line for line in mounts if not re.search("/run/netns/(?!node)", line)],
+        "devices": {"bridge", *Slurm.nodes}.intersection(os.listdir("/sys/class/net")),
         "cgroups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("*slurm*")),
         "hosts": Path("/etc/hosts").read_bytes(),
         "files": sorted(str(path) for path in files if re.search("slurm|munge", path.name)),
