@@ -149,7 +149,7 @@ def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
     "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
-    "has lost Slurm's variables": "tests/slurm, in a batch script",
+    "has lost Slurm's variables": "tests/slurm/test_lines.py, in a batch script",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",
     "a debugger holds": "tests/run/test_stopped.py",
