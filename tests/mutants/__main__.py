@@ -155,16 +155,7 @@ def by_pytest(mutant: Mutant, tests: tuple[str, ...]) -> tuple[str, float]:
         shutil.copytree(ROOT, tree, symlinks=True, ignore=skipped)
         Path(tree, mutant.path).write_text(ast.unparse(mutated(mutant)))
         environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-xq",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not nightly",
-        ]
+        command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider"]
         command += ["-m", "not nightly", "--basetemp", f"{top}/tmp", *tests]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
