@@ -17,6 +17,7 @@ from spawnlaunch.gang.messages import (
     Refused,
     Silent,
     Stacked,
+    Stacks,
     Start,
     Waiting,
     Welcome,
@@ -206,6 +207,7 @@ def test_any_may_come_where_those_who_are_missing_have_left_by_themselves() -> N
     [
         (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5", False),
         (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5; 2 comes", True),
+        ({"least": 4, "most": 4}, "0 comes leaving=15; 1-2 come; wait 5", False),
         (THREE, "0 comes leaving=15; wait 9", False),
         (THREE, "0 comes leaving=15; wait 11", True),
         (AGAIN, "0 comes epoch=1 nodes=2 last=1; 0 is told 15", True),  # it follows another one
@@ -290,6 +292,7 @@ def test_where_ranks_hang_is_compared_once_all_have_told_or_after_a_time(
     gang.play("0-1 come")
     for conn in (0, 1):
         gang.hears(conn, Silent(1))
+    assert [len(gang.of(conn, Stacks)) for conn in (0, 1)] == [1, 1]
     for conn in tell:
         assert not gang.calls("compare")
         gang.hears(conn, Stacked(1))

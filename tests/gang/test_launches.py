@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -15,7 +14,7 @@ import pytest
 from spawnlaunch.failures import TIMED_OUT
 from tests.gang.launchers import QUIET, SAY, Launchers, is_listening
 from tests.gang.relay import relay
-from tests.support.launching import WORKERS, clean_environ, launch
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import everybody, until
@@ -203,15 +202,11 @@ def test_workers_have_the_users_limit_of_files_though_more_nodes_meet(launchers:
     script = launchers.directory / "limits.py"
     limit = "resource.getrlimit(resource.RLIMIT_NOFILE)[0]"
     script.write_text(f"import os, resource\nos.write(1, b'soft %d\\n' % {limit})\n")
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT, before[1]))
-    try:
-        for rank in range(MANY):
-            image = () if rank else ("--preload", "json")
-            flags = ("--nnodes", MANY, "--node-rank", rank, "--no-prefix", *image)
-            launchers.start(f"{rank}", *flags, script)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    limited = ("sh", "-c", f'ulimit -S -n {SOFT} && exec "$@"', "sh", *LAUNCHER)
+    for rank in range(MANY):
+        image = () if rank else ("--preload", "json")
+        flags = ("--nnodes", MANY, "--node-rank", rank, "--no-prefix", *image)
+        launchers.start(f"{rank}", *flags, script, command=limited)
     assert set(launchers.statuses().values()) == {0}, launchers.said("0")
     outputs = [(launchers.directory / f"{rank}.out").read_text() for rank in range(MANY)]
     assert outputs == [f"soft {SOFT}\n"] * MANY

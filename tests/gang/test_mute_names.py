@@ -63,20 +63,25 @@ def title(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(
-    ("node_rank", "within"), mostly_full([(0, LAUNCHER), (1, LAUNCHER), (1, AS_FIRST)])
-)
-def test_a_signal_ends_a_launcher_whose_name_server_is_mute(
-    tmp_path: Path, node_rank: int, within: tuple[str, ...]
-) -> None:
-    """Also one that is the first process of a container, and has no guard."""
+@pytest.mark.parametrize("node_rank", mostly_full([0, 1]))
+def test_a_signal_ends_a_launcher_whose_name_server_is_mute(tmp_path: Path, node_rank: int) -> None:
     require_root()
-    with mute(tmp_path, f"--node-rank={node_rank}", "--master-addr=nonode", within=within) as one:
-        child = asks(one)
-        one.send(15, *(children(one.pid) if within == AS_FIRST else ()))
-        assert one.status(within_s=100) == 143  # the question would be given up after 150
-        assert one.all_gone()
+    with mute(tmp_path, f"--node-rank={node_rank}", "--master-addr=nonode") as launch:
+        child = asks(launch)
+        launch.send(15)
+        assert launch.status(within_s=100) == 143  # the question would be given up after 150
+        assert launch.all_gone()
         assert not title(child)
+
+
+@pytest.mark.full
+def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
+    require_root()
+    flags = ("--rdzv-backend=c10d", "--rdzv-endpoint=nonode:29400")
+    with mute(tmp_path, *flags, within=AS_FIRST) as launch:
+        asks(launch)
+        launch.send(15, children(launch.pid)[0])
+        assert launch.status(within_s=100) == 143
 
 
 def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> None:
