@@ -102,11 +102,11 @@ def ready(directory: Path, **options: Any) -> Any:
     return task
 
 
-def refused(data: Path, tmp_path: Path, **change: str) -> str:
+def refused(data: Path, tmp_path: Path, /, **change: str) -> str:
     """Why a task of these options, and of others that are well, cannot be prepared."""
     options = {"data": str(data / "a.csv"), "text": "review", "model_config": MODEL, "length": 32}
     with pytest.raises(RefusedError) as refusal:
-        ready(tmp_path, **(options | change))
+        ready(tmp_path, **(options | change)).model()
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 500
     return str(refusal.value)

@@ -9,7 +9,7 @@ import pytest
 
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
-from tests.train.killing import FLAGS, kill_and_resume, kill_one_and_resume
+from tests.train.killing import FLAGS, NOISY, kill_and_resume, kill_one_and_resume
 from tests.train.past import PAST
 from tests.train.ranks import complete, history, metrics, run
 
@@ -128,6 +128,17 @@ def test_a_path_begins_a_new_run_from_an_old_checkpoint(copy: Path, whole: Path)
     complete(2, *FLAGS, *flags, cwd=copy.parent)
     new, old = history(copy.parent / "new"), history(whole)
     assert new == [line for line in old if line["step"] > 15]
+
+
+@pytest.mark.full
+def test_a_resumed_run_draws_the_numbers_that_the_whole_one_drew(tmp_path: Path) -> None:
+    """Of all generators, in the loss of the model."""
+    (tmp_path / "noisy.py").write_text(NOISY)
+    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--keep", "9", "--steps", "8")
+    complete(2, *flags, "--out", "whole", cwd=tmp_path)
+    complete(2, *flags, "--out", "new", "--resume", "whole/step-00000003", cwd=tmp_path)
+    after = [line for line in history(tmp_path / "whole") if line["step"] > 3]
+    assert history(tmp_path / "new") == after
 
 
 @pytest.mark.full
