@@ -35,13 +35,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # The files that take longest: what begins last ends last.
 FIRST = [
-    "machine/test_machine", "machine/test_seeds", "run/test_refused_calls", "train/test_train_hf",
-    "world/test_slurm",
-    "bench/test_run", "world/test_mpi", "check/test_check", "gang/test_simulation",
-    "train/test_train_exact", "train/test_train_speed", "world/test_slurm_ranks",
-    "watch/test_top", "train/test_train_preempted", "train/test_train_keeping",
-    "world/test_inherited", "train/test_train_resume", "slurm/test_seeds", "run/test_hang",
-    "messages/test_messages",
+    "machine/test_machine", "torchrun/test_lines", "bench/test_run", "torchrun/test_programs",
+    "slurm/test_jobs", "slurm/test_lines", "run/test_refused_calls", "run/test_hang",
+    "train/test_train_exact", "check/test_check", "bench/test_ending", "train/test_train_streams",
+    "train/test_train_resume", "train/test_train_hf", "watch/test_top", "world/test_mpi",
+    "slurm/test_scripts", "run/test_terminal", "machine/test_seldom", "machine/test_seeds",
+    "gang/test_launches", "rollcall/test_culprits", "messages/test_messages",
 ]  # fmt: skip
 
 
