@@ -31,15 +31,15 @@ test: $(READY)  ## the tests, in two minutes: what one runs before each commit
 full: $(READY)  ## the same, and all real parts of this machine, such as Slurm, as CI does
 	$(PYTEST) -m 'not nightly'
 
-nightly: $(READY)  ## seeds by the 100,000, other libraries and versions, mutants; hours. Writes docs/nightly.md
+nightly: $(READY)  ## seeds by the 100,000, other libraries and versions, mutants; hours
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group nightly
 	@# speechbrain asks for it; its wheel needs CUDA, and transformers fails where it lies.
 	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
-	rm -rf build/nightly
+	rm -rf build/nightly; mkdir -p build/nightly
 	-$(PYTEST) -n 2 -m nightly --junit-xml build/nightly/nightly.xml
-	-$(BIN)/python -m nox
+	-$(BIN)/nox
 	-$(BIN)/python -m tests.mutants --sample 600 --seed 1 --record build/nightly/mutants.jsonl
-	$(BIN)/python -m docs.nightly
+	$(BIN)/nox -s table
 
 gpu:  ## all that one GPU can show, in minutes; what cannot run here is named. Needs no venv
 	$(PYTHON) -m tests.gpu
