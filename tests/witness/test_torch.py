@@ -1,4 +1,4 @@
-"""What torch has recorded, and that a training does not notice that it is asked."""
+"""What torch has recorded, and that who is asked imports nothing for it."""
 
 from pathlib import Path
 
