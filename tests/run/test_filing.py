@@ -153,13 +153,3 @@ def test_a_file_without_a_name_is_written_to_through_its_descriptor(tmp_path: Pa
         file.seek(0)
         assert file.read() == "words"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_error_file_of_a_worker_may_be_anything():
-    """What a worker has put there is not waited for, nor read without end."""
-    script = 'rm -f "$TORCHELASTIC_ERROR_FILE"; {}; echo last words >&2; exit 3'
-    for make in ('mkfifo "$E"', 'mkdir "$E"', 'ln -s /dev/zero "$E"'):
-        words = script.format(make.replace("$E", "$TORCHELASTIC_ERROR_FILE"))
-        done = launch("--quiet", "--nproc", 2, "--no-python", "sh", "-c", words)
-        assert done.returncode == 3
-        assert done.stderr.endswith("last words\n")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.failures import TIMED_OUT
 from tests.support.launching import WORKERS
 from tests.support.processes import everybody, hold_by_a_debugger, state, until
 from tests.support.watching import Launch, launched
@@ -85,53 +84,3 @@ def test_a_launcher_that_is_held_for_longer_than_it_was_to_wait_goes_on(hold, tm
         go.touch()
         assert launch.status() == 85, launch.stderr
         assert launch.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("is_told_first", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_a_worker_that_is_stopped_and_told_to_end_is_continued(is_told_first, tmp_path: Path):
-    go = tmp_path / "go"
-    with launched("--nproc", 2, PATIENT, go, directory=tmp_path) as launch:
-        launch.read_until(2)
-        worker = launch.workers[0]
-        if is_told_first:
-            told_to_end(launch)
-        launch.send(signal.SIGSTOP, worker)
-        until(lambda: state(worker) == "T", "it is stopped")
-        if not is_told_first:
-            told_to_end(launch)
-        until(lambda: state(worker) in "SR", "it goes on")
-        go.touch()
-        assert launch.status() == 85, launch.stderr
-
-
-def test_a_rank_that_is_stopped_is_no_hang_until_what_is_said_to_type_continues_it(tmp_path: Path):
-    flags = ("--hang-timeout", 3, "--on-hang", "kill", "--grace", 0.2)
-    words = ("--no-python", "sh", "-c", "echo ready; exec sleep 600")
-    with launched("--nproc", 2, *flags, *words, directory=tmp_path) as launch:
-        launch.read_until(2)
-        worker = launch.workers[1]
-        launch.send(signal.SIGSTOP, worker)
-        until(lambda: "no hang is looked for" in launch.stderr, "it is said")
-        said = launch.stderr.strip()
-        typed = f"type kill -CONT {worker}"
-        assert f"while rank 1 (pid {worker}) is stopped; {typed}" in said
-        os.system(typed.removeprefix("type "))
-        assert launch.status() == TIMED_OUT
-        assert launch.stderr.startswith(said)
-        assert launch.stderr.count("no hang is looked for") == 1
-
-
-def test_what_the_resource_manager_limits_does_not_stand(tmp_path: Path):
-    """Slurm kills after KillWait, whoever is stopped: the workers are ended before."""
-    conf = tmp_path / "slurm.conf"
-    conf.write_text("KillWait=4\n")
-    slurm = {"SLURM_JOB_ID": "1", "SLURMD_NODENAME": "node0", "SLURM_CONF": str(conf)}
-    words = ("--standalone", "--nproc", 2, "--grace", 1.5, PATIENT, tmp_path / "never")
-    with launched(*words, directory=tmp_path, environ=slurm) as launch:
-        told_to_end(launch)
-        launch.send(signal.SIGTSTP)
-        until(lambda: state(launch.pid) == "T", "the launcher is stopped")
-        guard = launch.guard
-        until(lambda: state(guard) == "Z", "the guard has killed the workers, and ended")
-        launch.send(signal.SIGCONT)
-        assert launch.status() == 128 + signal.SIGTERM, launch.stderr

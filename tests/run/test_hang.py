@@ -6,16 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch import machine
 from spawnlaunch.failures import TIMED_OUT
-from spawnlaunch.run import events
-from spawnlaunch.run.hang import sources
-from spawnlaunch.run.hang.sources import CALLS, find_py_spy, kernel_view
+from spawnlaunch.run.hang.sources import find_py_spy
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import LAUNCHER, WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.matrix import mostly_full
@@ -221,13 +217,6 @@ def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
         assert hangs(one) == while_they_started
 
 
-def test_workers_that_hung_are_started_anew(tmp_path: Path):
-    hung = ("--max-restarts", 1, *QUICKLY, WORKERS / "again.py", 1, "9:exit", 0)
-    done = launch("--quiet", "--nproc", 2, *hung, environ=clean_environ(TMPDIR=str(tmp_path)))
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"the workers hung after .* s: restart 1 of 1", done.stderr)
-
-
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_kept, tmp_path):
     """Of a file, too, only what was added is taken for the answer."""
@@ -263,27 +252,6 @@ def test_without_the_flag_SIGUSR2_is_the_workers_and_nobody_is_bothered_with_sta
         assert told["environ"].get("SPAWNLAUNCH_STACK_SIGNAL") == number
 
 
-@pytest.mark.parametrize("is_waited_for", mostly_full([True, False]))
-def test_of_a_worker_that_is_stopped_somebody_else_tells(is_waited_for: bool, tmp_path: Path):
-    """Meanwhile the launcher watches: another one's failure is seen, and its stacks are."""
-    script, go = tmp_path / "script.py", tmp_path / "go"
-    script.write_text(
-        f"{REGISTERS}if rank == '1':\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "while not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\nos._exit(7)\n"
-    )
-    words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
-    with launched(*words, script, go, directory=tmp_path) as one:
-        ask(one, 2, last=TOLD if is_waited_for else "")
-        if is_waited_for:
-            by_itself, by_another = (text for _, text in sorted(blocks(tmp_path).items()))
-            assert ", told by itself:" in by_itself
-            assert ", told by itself:" not in by_another
-        until(lambda: list(tmp_path.rglob("rank-0.log")), "rank 0 has told")
-        go.touch()
-        assert one.status() == 7
-        assert roll(one.stderr)[0].startswith("rank 0 is in <module>")
-
-
 def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
     """And as long as it is, the silence of the others is no hang."""
     speak = "while :; do echo talk; sleep 0.05; done"
@@ -294,58 +262,3 @@ def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
         one.read_until(one.output.count(b"talk") + 40, "talk")
         assert one.stderr.count("no hang is looked for") == 1
         end(one)
-
-
-def test_threads_that_do_the_same_share_a_line():
-    script = (
-        "import threading, time\n"
-        "for _ in range(3):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"
-        "print('started', flush=True)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        view: list[str] = []
-
-        def all_sleep() -> bool:
-            view[:] = [line for line in kernel_view(process.pid) if "3 threads" in line]
-            return any("sleeping" in line for line in view)
-
-        until(all_sleep, "all sleep")
-        call = ""
-        with suppress(OSError):  # to trace another process may be forbidden
-            call = Path(f"/proc/{process.pid}/syscall").read_text()
-        process.kill()
-    assert not call or re.search(", system call [a-z]", view[0])
-    assert kernel_view(process.pid) == []
-
-
-@pytest.mark.parametrize(
-    ("architecture", "header"),
-    [("x86_64", "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")],
-)
-def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers(architecture, header):
-    path = Path("/usr/include", header)
-    if not path.exists():
-        pytest.skip(f"{path} is not installed (Debian: linux-libc-dev)")
-    numbers = dict(re.findall(r"#define __NR_(\w+) (\d+)", path.read_text()))
-    for number, name in CALLS[architecture].items():
-        assert numbers[name] == str(number)
-
-
-@pytest.mark.usefixtures("py_spy")
-def test_whoever_was_told_in_time_is_told_once():
-    """Also when the time has passed after which nobody would have waited for py-spy any more."""
-    loop, told = events.Loop(), []
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        sources.look(process.pid, loop, lambda how, text: told.append((how, text)))
-        while not told:
-            loop.turn(0.1)
-        try:
-            machine.lose(-2 * sources.PATIENCE_S)
-            for _ in range(3):
-                loop.turn(0)
-        finally:
-            machine.lose(2 * sources.PATIENCE_S)
-            process.kill()
-    assert len(told) == 1

@@ -46,45 +46,6 @@ def test_what_a_failing_worker_has_started_goes_with_it(nproc, tmp_path: Path):
         assert launch.status() == 5
 
 
-@pytest.mark.full
-def test_processes_of_a_dataloader_go_with_the_launcher(tmp_path: Path):
-    with launched("--nproc", 1, FAMILY, "loader", directory=tmp_path) as launch:
-        launch.read_until(1)
-        launch.send(signal.SIGKILL)
-        assert launch.all_gone()
-
-
-# Rank 1 uses its grace; rank 0 waits until it is sure to.
-STUBBORN = (
-    "import os, signal, subprocess, sys, time\n"
-    "if os.environ['RANK'] == '1':\n"
-    "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "    open(sys.argv[1], 'w').close()\n"
-    "    time.sleep(600)\n"
-    "while not os.path.exists(sys.argv[1]):\n"
-    "    time.sleep(0.01)\n"
-)
-
-
-@pytest.mark.parametrize(
-    "how", ["start_new_session=True", "env={}, preexec_fn=os.setpgrp"], ids=["mark", "session"]
-)
-def test_what_a_failed_worker_leaves_is_killed_while_the_others_have_their_grace(how, tmp_path):
-    """It has kept the worker's mark, or has no environment and has kept the session."""
-    script = tmp_path / "leave.py"
-    script.write_text(
-        STUBBORN + f"left = subprocess.Popen(['sleep', '600'], {how})\n"
-        "os.write(1, f'ready {left.pid}\\n'.encode())\n"
-        "os._exit(3)\n"
-    )
-    words = ("--nproc", 2, "--grace", 600, script, tmp_path / "ignores")
-    with launched(*words, directory=tmp_path) as launch:
-        launch.read_until(1)
-        left = int(launch.output.split()[1])
-        until(lambda: state(left) == "", "the orphan is gone, and not a zombie either")
-        assert len(launch.workers) == 1
-
-
 def test_what_a_worker_leaves_that_ended_well_goes_on_while_the_others_run(tmp_path: Path):
     script = tmp_path / "leave.py"
     script.write_text(

@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cli
-from spawnlaunch.run import log_place
-from spawnlaunch.world.identity import Capacity
-from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
@@ -157,19 +153,6 @@ def test_what_the_other_stream_says_while_a_bar_stands_begins_below_it():
     script = r"if [ $RANK = 0 ]; then printf '\rbar 50'; sleep 0.2; echo below >&2; fi"
     words = (*AS_USERS_DO, "--nproc", 2, "--no-python", "sh", "-c", script)
     assert "[0] bar 50\n[0] below\n" in run(*words, stderr=subprocess.STDOUT).stdout
-
-
-def test_whoever_looks_for_a_place_takes_it_at_once(tmp_path: Path):
-    """So launches of one name that begin at the same time have a place each: as rank 0, twice."""
-    places = []
-    for node_rank in (1, 0, 0):
-        flags = f"--nnodes 2 --node-rank {node_rank} --no-gang --master-addr 127.0.0.1 --rdzv-id me"
-        words = [*flags.split(), "--log-dir", str(tmp_path), str(CHATTER)]
-        request = cli.parse(words, {}, "python")
-        resolution = resolve_world(request, {}, "node", Capacity(0, 2))
-        places.append(log_place.choose_log_directories(request, resolution, "/tmp/scratch")[0])
-    assert places[1] != places[2]
-    assert places[0] == places[1]
 
 
 BOTH = (("stdout", "said"), ("stderr", "also"))

@@ -1,6 +1,5 @@
 """--preload: workers that are forked find themselves as if they had been started."""
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -55,9 +54,30 @@ def test_a_forked_worker_finds_all_as_a_started_one_does(script: str, safe: str,
 
 
 @pytest.mark.full
-def test_ranks_that_were_forked_find_each_other():
+def test_ranks_that_were_forked_find_each_other_and_torch_draws_other_numbers_in_each():
     done = launch("--nproc", 3, "--preload", "torch,numpy", WORKERS / "prove.py")
-    assert [worker["proved"] for worker in reports(done.stdout)] == [True] * 3, done.stderr
+    workers = reports(done.stdout)
+    assert [worker["proved"] for worker in workers] == [True] * 3, done.stderr
+    assert len({worker["drawn"] for worker in workers}) == 3
+
+
+@pytest.mark.full
+def test_what_a_module_has_seeded_itself_is_what_it_would_be_in_a_fresh_process(tmp_path: Path):
+    (tmp_path / "seeding.py").write_text(
+        "import random, numpy, torch\nrandom.seed(0), numpy.random.seed(0), torch.manual_seed(0)\n"
+    )
+    script = tmp_path / "draws.py"
+    script.write_text(
+        "import seeding, random, numpy, torch\n"
+        "print(random.random(), numpy.random.rand(), torch.rand(1).item())\n"
+    )
+    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
+    plain, forked = (
+        launch("--nproc", 2, *preload, script, environ=environ).stdout.splitlines()
+        for preload in ((), ("--preload", "seeding"))
+    )
+    assert len(plain) == 2
+    assert forked == plain
 
 
 @pytest.mark.parametrize(
@@ -97,14 +117,6 @@ def test_a_traceback_begins_in_the_script_and_handlers_run(tmp_path: Path):
     assert (done.returncode, done.stdout) == (1, "at exit\n")
 
 
-@pytest.mark.full
-def test_the_bundled_loop_can_be_preloaded(tmp_path: Path):
-    small = ["--steps", "3", "--width", "32", "--layers", "1", "--out", tmp_path / "run"]
-    done = launch("--nproc", 2, "--preload", "torch", "--", *small)
-    assert done.returncode == 0, done.stderr
-    assert "bits per byte" in done.stdout.splitlines()[-1]
-
-
 def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):
     script = tmp_path / "caf\udce9.py"
     script.write_text("import os, sys\nos.write(1, b'|'.join(map(os.fsencode, sys.argv)))\n")
@@ -114,61 +126,3 @@ def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):
             env=clean_environ(), capture_output=True, check=True,
         )  # fmt: skip
         assert done.stdout == os.fsencode(script) + b"|\xff\xe9|-x", done.stderr
-
-
-DRAWS = """
-import json, multiprocessing, os, random, sys, tempfile, uuid
-import numpy, torch
-from torch.utils.data import DataLoader
-drawn = {
-    "random": random.random(), "numpy": numpy.random.rand(), "torch": torch.rand(1).item(),
-    "shuffle": torch.randperm(1000).tolist(),
-    "dropout": torch.dropout(torch.ones(99), 0.5, True).tolist(),
-    "loader": [int(i) for i in DataLoader(range(1000), shuffle=True, batch_size=1)],
-    "key": multiprocessing.current_process().authkey.hex(), "uuid": str(uuid.uuid4()),
-    "name": tempfile.mktemp(),
-}
-keys = getattr(sys.modules.get("seeding"), "KEYS", drawn)
-drawn = {key: drawn[key] for key in keys}
-os.write(1, json.dumps(drawn).encode() + b"\\n")
-sys.exit(3 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and "again" in sys.argv else 0)
-"""
-
-
-def drawn(directory: Path, *words: object, begin: str = "") -> list[dict[str, object]]:
-    """What the workers have drawn; modules of the directory can be preloaded."""
-    script = directory / "draws.py"
-    script.write_text(begin + DRAWS)
-    environ = clean_environ(PYTHONPATH=f"{directory}:{ROOT}")
-    flags, again = words[:-1], words[-1]
-    done = launch("--quiet", *flags, script, again, environ=environ)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.full
-def test_each_worker_of_each_attempt_draws_its_own_random_numbers(tmp_path: Path):
-    (tmp_path / "drawing.py").write_text(
-        "import random, numpy, torch, uuid, multiprocessing, tempfile\n"
-        "random.random(), numpy.random.rand(700), torch.rand(1), tempfile.mktemp()\n"
-    )
-    flags = ("--nproc", 3, "--max-restarts", 1, "--preload", "torch,numpy,drawing")
-    found = drawn(tmp_path, *flags, "again")
-    assert len(found) >= 4  # three, and those of the first attempt that were not stopped earlier
-    for key in found[0]:
-        values = {json.dumps(each[key]) for each in found}
-        assert len(values) == len(found), key
-
-
-@pytest.mark.full
-def test_what_a_module_has_seeded_itself_is_what_it_would_be_in_a_fresh_process(tmp_path: Path):
-    (tmp_path / "seeding.py").write_text(
-        "import random, numpy, torch\n"
-        "random.seed(0), numpy.random.seed(0), torch.manual_seed(0), random.random()\n"
-        "KEYS = ('random', 'numpy', 'torch', 'shuffle', 'dropout', 'loader')\n"
-    )
-    plain, forked = (
-        drawn(tmp_path, "--nproc", 2, *preload, "once", begin="import seeding\n")
-        for preload in ((), ("--preload", "seeding"))
-    )
-    assert len(plain) == len(forked) == 2
-    assert all(each == plain[0] for each in (*plain, *forked))

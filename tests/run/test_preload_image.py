@@ -127,13 +127,3 @@ def test_an_image_that_gives_no_workers_for_a_restart_is_named(image: str, tmp_p
         until(lambda: said in one.stderr, "it is said")
         assert state(asked) != "T"
         assert one.status() == os.EX_OSERR
-
-
-def test_a_module_whose_fork_handler_ends_the_fork_is_no_fault_of_ours(tmp_path: Path):
-    """The handler of a library of the user's runs in whatever is forked of the image."""
-    text = "import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))\n"
-    environ = clean_environ(**importing(tmp_path))
-    done = launch("--quiet", *module(tmp_path, text), WORKERS / "report.py", environ=environ)
-    assert done.returncode == os.EX_OSERR
-    assert "does not answer" in done.stderr
-    assert "internal error" not in done.stderr

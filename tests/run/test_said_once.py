@@ -38,8 +38,6 @@ BAD_RANK = f"[ $SLURM_PROCID = 1 ] && SLURM_PROCID=x; {OURS} {REPORTER}"
 ON_NODE_1 = f'[ "$SLURMD_NODENAME" = node1 ] && x=no.py || x={REPORTER}; {OURS} $x'
 OF_NODE_1 = f"[345]: {ERROR}node1: .*no.py"
 NODES = "-w node[0-1] -n6 --ntasks-per-node=3"
-BARE_PYTHON = f"{sys.executable} -S -m"  # nothing is installed
-NO_TORCH = r"error: node\d: torch is not installed; type pip install torch$"
 
 
 @pytest.mark.full  # the silent ones wait for ten seconds
@@ -47,13 +45,10 @@ NO_TORCH = r"error: node\d: torch is not installed; type pip install torch$"
     ("step", "command", "count", "said"),
     [
         ("-N2 -n6", f"{OURS} --no-such-flag {REPORTER}", 1, f"0: {ERROR}"),
-        ("-N2 -n6", f"{OURS} --timeout 3 {REPORTER}", 1, f"0: {ERROR}"),
         ("-N2 -n6 --kill-on-bad-exit=1", f"{OURS} --no-such-flag", 1, ERROR),
         *((f"{NODES} --kill-on-bad-exit={n}", ON_NODE_1, 1, OF_NODE_1) for n in (0, 1)),
         ("-N1 -n3 --kill-on-bad-exit=0", f"{OURS} no-$SLURM_LOCALID.py", 3, r"no-\d.py"),
         ("-N1 -n3 --kill-on-bad-exit=0", BAD_RANK, 1, "SLURM_PROCID='x' is not a whole number"),
-        ("-N2 -n4", f"{BARE_PYTHON} spawnlaunch.bench", 2, NO_TORCH),
-        ("-N2 -n4", f"{BARE_PYTHON} spawnlaunch.check", 2, NO_TORCH),
         ("-N2 -n4", f"{sys.executable} -m spawnlaunch.bench --arms north", 1, "error: "),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.launching import SLURM_TASK, clean_environ, launch
 from tests.support.matrix import mostly_full
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
@@ -35,16 +35,6 @@ def test_each_node_writes_a_file_of_its_own(by: str, tmp_path: Path):
         assert [[one["rank"] for one in each["ranks"]] for each in results] == [[0, 1], [2, 3]]
 
 
-def test_a_flag_that_needs_a_launcher_above_ends_in_the_line_with_all_flags():
-    done = launch(
-        "--result", "a b.json", "--no-python", "true", environ=clean_environ(**SLURM_TASK)
-    )
-    assert done.stderr.endswith(
-        "one launcher per node: srun --nodes=2 --ntasks=2 --ntasks-per-node=1 "
-        f"{' '.join(LAUNCHER[:3])} --nproc=1 --no-prefix '--result=a b.json' --no-python true\n"
-    )
-
-
 NODE = ("--nnodes", 2, "--node-rank", 1, "--master-addr", "node0", "--nproc")
 TASK = ("--redirects", 3)
 SHARED = "several ranks the same directory"
@@ -67,12 +57,3 @@ def test_a_directory_that_several_ranks_would_share_is_refused(flags, template, 
     done = launch(*words, environ=environ)
     assert done.returncode == (2 if is_shared else 0), done.stderr
     assert (SHARED in done.stderr) == ("put {rank} into it" in done.stderr) == is_shared
-
-
-def test_a_task_keeps_its_streams_in_files(tmp_path: Path):
-    script = ("--no-python", "sh", "-c", "echo out; echo err >&2")
-    words = ("--quiet", "--log-dir", tmp_path / "{rank}", "--redirects", 3, *script)
-    done = launch(*words, environ=clean_environ(**SLURM_TASK))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "2/stdout.log").read_text() == "out\n"
-    assert (tmp_path / "2/stderr.log").read_text() == "err\n"

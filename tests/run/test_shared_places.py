@@ -142,30 +142,6 @@ def test_a_FIFO_is_refused_and_not_waited_for(tmp_path: Path):
         files.open_log(route)
 
 
-@pytest.mark.parametrize("way", mostly_full(["task", "tee", "alone"], 2))
-def test_a_directory_behind_a_link_of_somebody_elses_is_refused(way: str, shared: Path):
-    link, rank = shared / "0", SLURM_TASK["SLURM_PROCID"] if way == "task" else "0"
-    for log_dir, place in ((link, link / rank), (shared, shared / rank)):
-        if place.parent == shared and way == "task":
-            plant(place, shared.parent / "ours")
-        done = launch_into(log_dir, way)
-        assert (done.returncode, done.stdout) == (2, "")
-        said = f"cannot make the directory {place}: {whose(place if log_dir == shared else link)}"
-        assert done.stderr == (
-            f"spawnlaunch: error: {said}; name another directory with --log-dir\n"
-        )
-    assert os.listdir(shared.parent / "ours") == []
-
-
-def test_a_task_does_not_follow_one_to_its_error_file(shared: Path):
-    name = shared / "0" / "e.json"
-    environ = clean_environ(**SLURM_TASK, TORCHELASTIC_ERROR_FILE=str(name))
-    done = launch("--quiet", "--no-python", "true", environ=environ)
-    said = f"cannot make the directory {name.parent}: {whose(shared / '0')}"
-    elsewhere = "name another file in TORCHELASTIC_ERROR_FILE"
-    assert (done.returncode, done.stderr) == (2, f"spawnlaunch: error: {said}; {elsewhere}\n")
-
-
 @pytest.mark.parametrize("by", mostly_full(["--result", "TORCHELASTIC_ERROR_FILE"]))
 def test_a_link_that_is_put_there_meanwhile_is_refused_at_the_end(by: str, shared: Path):
     link, target = shared / "file", shared.parent / "ours" / "file"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import FAMILY, LAUNCHER, ROOT, WORKERS
+from tests.support.launching import FAMILY, WORKERS
 from tests.support.matrix import mostly_full
-from tests.support.processes import children, hold_by_a_debugger, state, until
+from tests.support.processes import hold_by_a_debugger, state, until
 from tests.support.watching import KILLED, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
@@ -73,36 +73,6 @@ def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_pa
         launch.send(signal.SIGTERM)
         try:
             assert launch.status() == KILLED
-        finally:
-            let_go()
-        assert f"holds the guard (pid {guard})" in launch.stderr
-
-
-# Becomes the launcher, which so has a child that it did not start and shares nothing with.
-WITH_A_CHILD = """
-import os, sys
-os.fork() and os.execv(sys.argv[1], sys.argv[1:])
-os.closerange(0, 99)
-os.execlp("sleep", "sleep", "60")
-"""
-
-
-@pytest.mark.full
-def test_so_is_one_that_is_held_while_it_imports_beside_a_child_of_before(tmp_path: Path):
-    """No process of the launch bears its mark then, by which others' are told from it."""
-    slow = "import time\nprint('importing', flush=True)\ntime.sleep(600)\n"
-    (tmp_path / "slow.py").write_text(slow)
-    command = (sys.executable, "-c", WITH_A_CHILD, *LAUNCHER)
-    environ = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    words = ("--nproc", 2, "--preload", "slow", SLEEP)
-    with launched(*words, directory=tmp_path, environ=environ, command=command) as launch:
-        launch.read_until(1, "importing")
-        _, guard = children(launch.pid)
-        let_go = hold_by_a_debugger(guard)
-        launch.send(signal.SIGTERM)
-        try:
-            assert launch.status() == KILLED
-            assert state(guard) != "t"
         finally:
             let_go()
         assert f"holds the guard (pid {guard})" in launch.stderr

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from tests.support.launching import ROOT, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.witnessed import LINE
-from tests.witness.asking import IDLE, TOLD, answer_of, listens, worker
+from tests.witness.asking import TOLD
 
 # As Python's own start reads a directory of packages, here one of ours in place of them.
 READS = "import site, sys; site.addsitedir({!r}); {}"
@@ -80,49 +79,8 @@ def test_a_package_that_is_half_there_harms_no_python(damage: str, packages: Pat
     minds_nobody(packages)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_a_file_that_is_cut_anywhere_harms_no_python(path: Path, packages: Path):
-    whole = (ROOT / path).read_bytes()
-    for size in range(0, len(whole), max(1, len(whole) // 8)):
-        (packages / path).write_bytes(whole[:size])
-        shutil.rmtree((packages / path).parent / "__pycache__", ignore_errors=True)
-        minds_nobody(packages)
-
-
 def test_a_module_of_the_users_has_the_same_name(packages: Path):
     shutil.rmtree(packages / "spawnlaunch")
     (packages / "spawnlaunch.py").write_text("print('never to be seen')\nraise ValueError\n")
     (packages / "torch.py").write_text("there = True\n")
     assert starts(packages, "import torch; print(torch.there)", is_worker=False) == "True\n"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("damage", ["nothing", "the room is gone", f"{ANSWERING} is 'def'"])
-def test_torch_itself_is_imported(damage: str, packages: Path):
-    DAMAGES[damage](packages)
-    script = f"sys.path.append({sysconfig.get_path('purelib')!r}); import torch; "
-    for is_worker in (True, False):
-        assert starts(packages, script + "print(torch.ones(1).item())", is_worker) == "1.0\n"
-
-
-LATE = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n" + IDLE
-
-
-@pytest.mark.parametrize(
-    ("taken", "answers"), [("spawnlaunch", False), ("spawnlaunch/witness", False), ("", True)]
-)
-def test_it_is_taken_away_from_a_worker_that_runs(taken, answers, packages: Path, tmp_path: Path):
-    """Before it imports torch: it does not answer, and says nothing of it; or afterwards."""
-    start = READS.format(str(packages), "import runpy; runpy.run_path(sys.argv[1])")
-    command = (sys.executable, "-S", "-c", start)
-    with worker(tmp_path, IDLE if answers else LATE, *command, PYTHONPATH="") as one:
-        one.line()
-        shutil.rmtree(packages / taken)
-        if answers:
-            assert "script.py" in answer_of(one.pid, seconds=0.1).threads
-        else:
-            one.tell()
-            assert one.line() == "ready"
-            assert not listens(one.pid)
-        assert one.ends() == (0, "")

@@ -1,15 +1,12 @@
-"""What torch has recorded, and that a training does not notice that it is asked."""
+"""What torch has recorded, and that who is asked imports nothing for it."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.witness import answering
-from tests.support.patience import PATIENCE_S
-from tests.support.watching import launched
 from tests.support.witnessed import needs_line
-from tests.witness.asking import answer_of, listens, worker
+from tests.witness.asking import answer_of, worker
 
 pytestmark = [needs_line, pytest.mark.full]  # each loads torch
 
@@ -61,79 +58,3 @@ def test_what_is_recorded_is_told_and_nothing_is_imported(
             one.tell()
             assert one.line() == "[]"
         assert one.ends()[0] == 0
-
-
-LOADS = """
-import os, sys, torch
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self):
-        return 1
-    def __getitem__(self, _):
-        print(os.getpid(), flush=True)
-        return 1
-if __name__ == "__main__":
-    kind = torch.utils.data.DataLoader
-    one = kind(Numbers(), num_workers=1, multiprocessing_context="{how}", persistent_workers=True)
-    numbers = [*one]
-    sys.stdin.readline()
-"""
-
-
-@pytest.mark.parametrize("how", ["fork", "spawn"])
-def test_a_loaders_worker_does_not_answer(how: str, tmp_path: Path):
-    with worker(tmp_path, LOADS.format(how=how), with_torch=True) as one:
-        loader = int(one.line())
-        assert answer_of(one.pid).threads
-        assert not listens(loader)
-        assert one.ends()[0] == 0
-
-
-TRAINS = """
-import os, torch
-import torch.distributed as dist
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-torch.set_num_threads(1)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 32))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-draw = torch.Generator().manual_seed(int(os.environ["RANK"]))
-os.write(1, b"ready %d\\n" % os.getpid())
-losses = []
-for _ in range(300):
-    loss = model(torch.randn(8, 32, generator=draw)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-with open(f"{__file__}.{os.environ['RANK']}", "w") as file:
-    file.write(repr(losses))
-dist.destroy_process_group()
-"""
-
-
-def trained(directory: Path, asks: bool) -> tuple[list[str], int]:
-    """The losses of both ranks, and how many answers there were meanwhile."""
-    script = directory / "script.py"
-    script.write_text(TRAINS)
-    count = 0
-    with launched("--nproc", 2, script, directory=directory) as one:
-        one.read_until(2)
-        pids = [int(w.split()[1]) for w in one.output.splitlines() if w.startswith(b"ready")]
-        until = time.monotonic() + PATIENCE_S
-        while asks and one.launcher.poll() is None and time.monotonic() < until:
-            for pid in pids:
-                try:
-                    count += bool(answer_of(pid).threads)
-                except (AssertionError, OSError):  # it has ended
-                    continue
-            time.sleep(0.05)
-        assert one.status() == 0, one.stderr
-        return [(directory / f"script.py.{rank}").read_text() for rank in (0, 1)], count
-
-
-def test_a_training_that_is_asked_has_the_same_losses(tmp_path: Path):
-    (tmp_path / "asked").mkdir()
-    (tmp_path / "alone").mkdir()
-    losses, count = trained(tmp_path / "asked", asks=True)
-    assert count
-    assert losses == trained(tmp_path / "alone", asks=False)[0]

@@ -3,9 +3,9 @@
 Usage: family.py [KIND...] [-- HOW_IT_ENDS...]
 
 Kinds: plain, stubborn (ignores SIGTERM), session (calls setsid), daemon (setsid and double fork),
-naked (a daemon that has also given up its environment), loader (processes of a torch DataLoader).
-Endings: sleep (the default), write (without end), exit STATUS, late STATUS (after SIGTERM), stay
-(and ignore SIGTERM), signal NUMBER. Each may have "RANK:" in front: the other ranks then sleep.
+naked (a daemon that has also given up its environment).
+Endings: sleep (the default), exit STATUS, stay (and ignore SIGTERM). Each may have "RANK:" in
+front: the other ranks then sleep.
 """
 
 import os
@@ -28,13 +28,7 @@ def child(*, stubborn: bool = False, session: bool = False, twice: bool = False)
 
 
 def start(kind: str) -> None:
-    if kind == "loader":
-        from torch.utils.data import DataLoader
-
-        loader = iter(DataLoader(range(1000), num_workers=2, persistent_workers=True))
-        next(loader)
-        KEPT.append(loader)
-    elif child(
+    if child(
         stubborn=kind == "stubborn",
         session=kind in ("session", "daemon", "naked"),
         twice=kind in ("daemon", "naked"),
@@ -48,24 +42,15 @@ def start(kind: str) -> None:
 def end(how: str, number: int) -> None:
     if how == "exit":
         os._exit(number)
-    if how == "signal":
-        signal.raise_signal(signal.Signals(number))
-    if how == "late":
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(number))
     if how == "stay":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say(f"ready {os.environ['RANK']}")
-    while how == "write":
-        say(f"{os.environ['RANK']} " + "x" * 80)
-        time.sleep(0.0005)
     time.sleep(600)
 
 
 def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
-
-KEPT: list[object] = []
 
 if __name__ == "__main__":
     words = [*sys.argv[1:], "--"]
@@ -75,6 +60,6 @@ if __name__ == "__main__":
     how, number = [*words[cut + 1 :], "sleep", "0"][:2] if words[cut + 1 :] != ["--"] else ("", "0")
     rank, colon, what = how.rpartition(":")
     mine = not colon or rank == os.environ["RANK"]
-    if mine and what in ("exit", "signal") and colon:
+    if mine and what == "exit" and colon:
         time.sleep(0.3)  # so that the others have started
     end(what if mine else "sleep", int(number) if number.isdigit() else 0)

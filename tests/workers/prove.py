@@ -1,6 +1,6 @@
-"""Prove the ranks, and report: the sum of 2**rank over all workers.
+"""Prove the ranks, and report: the sum of 2**rank over all workers, and what torch draws.
 
-It is 2**world_size - 1 only where every rank from 0 is there once.
+The sum is 2**world_size - 1 only where every rank from 0 is there once.
 """
 
 import torch
@@ -11,5 +11,8 @@ from tests.workers.reporting import report
 dist.init_process_group("gloo")
 total = torch.tensor([2.0 ** dist.get_rank()], dtype=torch.float64)
 dist.all_reduce(total)
-report(proved=total.item() == 2.0 ** dist.get_world_size() - 1)
+report(
+    proved=total.item() == 2.0 ** dist.get_world_size() - 1,
+    drawn=torch.rand(1).item(),
+)
 dist.destroy_process_group()
