@@ -32,6 +32,9 @@ def prove(sock: socket.socket, *lines: bytes) -> bytes:
     wire = Wire(SECRET, "7", is_hub=False)
     while not wire.is_ready:
         sock.sendall(wire.take())
-        wire.feed(sock.recv(4096))
+        data = sock.recv(4096)
+        if not data:
+            raise ConnectionError("the hub has closed it")
+        wire.feed(data)
     said = (wire.mac(False, n, line) + b" " + line + b"\n" for n, line in enumerate(lines))
     return wire.take() + b"".join(said)
