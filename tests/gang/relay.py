@@ -1,4 +1,4 @@
-"""A way to a port, which keeps what is said on it, and may be closed for a while."""
+"""A way to a port, which may be closed for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class Way:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.said = bytearray()  # to the first port's owner
         self.is_tried = threading.Event()  # somebody has come
         self.is_open = threading.Event()
         self.is_open.set()
@@ -29,7 +28,7 @@ def _take(source: socket.socket, taken: Taken) -> None:
     taken.put(b"")
 
 
-def _bring(way: Way, taken: Taken, target: socket.socket, keep: bool) -> None:
+def _bring(way: Way, taken: Taken, target: socket.socket) -> None:
     with suppress(OSError):
         while True:
             data = taken.get()
@@ -37,8 +36,6 @@ def _bring(way: Way, taken: Taken, target: socket.socket, keep: bool) -> None:
             if not data:
                 target.shutdown(socket.SHUT_WR)
                 return
-            if keep:
-                way.said.extend(data)
             target.sendall(data)
 
 
@@ -60,7 +57,7 @@ def relay(port: int) -> Iterator[Way]:
                 sockets.extend((inner, outer))
                 for source, target in ((inner, outer), (outer, inner)):
                     taken: Taken = queue.SimpleQueue()
-                    there = (way, taken, target, target is outer)
+                    there = (way, taken, target)
                     for work, words in (_take, (source, taken)), (_bring, there):
                         threading.Thread(target=work, args=words, daemon=True).start()
 

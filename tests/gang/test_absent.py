@@ -6,14 +6,12 @@ Real launchers on loopback, as users start them. Where nothing would end them, t
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.master import port_of
 from tests.gang.launchers import SAY, Launchers, is_listening
 from tests.support.launching import LAUNCHER
 from tests.support.matrix import mostly_full
@@ -71,31 +69,6 @@ def test_so_does_one_that_fails_before_the_other_is_there(launchers: Launchers, 
     launchers.start(f"{1 - who}", *flags(1 - who, nnodes=2), SAY, "wait")
     assert launchers.statuses() == {"0": 2, "1": 2}
     assert "cannot take part" in launchers.said(f"{1 - who}")
-
-
-@pytest.mark.full
-def test_one_that_is_told_to_end_while_it_imports_ends_all(
-    launchers: Launchers, tmp_path: Path
-) -> None:
-    (tmp_path / "slow.py").write_text(
-        f"import time\nopen({str(tmp_path / 'begun')!r}, 'w')\ntime.sleep(600)\n"
-    )
-    slow = ("--preload", "slow", SAY)
-    launchers.start("0", *flags(0, nnodes=2), SAY, "wait")
-    launchers.start("1", *flags(1, nnodes=2), *slow, PYTHONPATH=str(tmp_path))
-    until((tmp_path / "begun").exists, "it imports")
-    launchers.processes["1"].send_signal(signal.SIGTERM)
-    assert launchers.statuses() == {"0": 143, "1": 143}
-
-
-def test_so_does_one_with_a_rank_that_is_none_where_ranks_tell_the_backend(
-    launchers: Launchers,
-) -> None:
-    launchers.start("0", "--nnodes", 2, "--node-rank", 0, SAY, "wait", backend=())
-    workers = launchers.endpoint.rpartition(":")[2]
-    until(lambda: is_listening(f":{port_of(workers)}"), "the hub listens")
-    launchers.start("1", "--nnodes", 2, "--node-rank", "x", SAY, backend=())
-    assert launchers.statuses() == {"0": 2, "1": 2}
 
 
 # It is told to end, or finds that a module of ours is missing, as that is imported; or the guard
@@ -205,9 +178,3 @@ def test_without_others_nobody_is_looked_for(launchers: Launchers) -> None:
         assert launchers.statuses() == {"0": 2}
         with pytest.raises(BlockingIOError):
             listener.accept()
-
-
-def test_an_explanation_that_fails_tells_nobody(launchers: Launchers) -> None:
-    launchers.start("0", *flags(0), "--explain", "no-such-script.py")
-    assert launchers.statuses() == {"0": 2}
-    assert "telling" not in launchers.said("0")

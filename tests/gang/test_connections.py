@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import select
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.failures import Cause
+from spawnlaunch.gang import messages
 from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.messages import VERSION, Hello
 from spawnlaunch.gang.phases import ENDED
@@ -26,11 +28,12 @@ from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.events import Loop
 from spawnlaunch.world import lookup
 from tests.gang.hosts import Calls
+from tests.gang.peers import SECRET, prove, read_all, say
 from tests.support.launching import ROOT
 from tests.support.ports import free_ports
 from tests.support.required import require_programs, require_root
 
-SECRET, ANOTHER = secret_of(None, "7"), secret_of(b"another secret, as long", "7")
+ANOTHER = secret_of(b"another secret, as long", "7")
 HELLO = Hello(VERSION, "node1", "another", 1, port=1)
 MOST_TURNS = 3000
 
@@ -138,25 +141,6 @@ def link(
     made = Link(loop, endpoint, HELLO, 1.0, launcher)
     made.member.begin()
     return made, launcher
-
-
-def read_all(sock: socket.socket) -> bytes:
-    """To the end; raises ConnectionError where it is cut short."""
-    read = b""
-    while data := sock.recv(4096):
-        read += data
-    return read
-
-
-def say(*words: bytes) -> Callable[[socket.socket], bytes]:
-    """A peer that says these whatever is answered."""
-
-    def peer(sock: socket.socket) -> bytes:
-        for each in words:
-            sock.sendall(each)
-        return read_all(sock)
-
-    return peer
 
 
 @pytest.mark.parametrize(
@@ -321,13 +305,8 @@ def test_a_launcher_that_ends_ends_its_connection() -> None:
 
 
 def test_one_that_does_not_hear_the_end_is_left_and_nobody_comes_any_more() -> None:
-    wire = Wire(SECRET, "7", is_hub=False)
-
     def takes_part(sock: socket.socket) -> bytes:
-        while not wire.is_ready:
-            sock.sendall(wire.take())
-            wire.feed(sock.recv(4096))
-        sock.sendall(wire.take() + wire.encode(HELLO))
+        sock.sendall(prove(sock, json.dumps(messages.to_json(HELLO)).encode()))
         return read_all(sock)
 
     with hub(loop=Hasty()) as one, one.connected():  # and a stranger holds up nothing

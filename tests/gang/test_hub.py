@@ -171,15 +171,6 @@ def test_those_who_are_lost_are_waited_for_by_name() -> None:
     assert gang.of(0, End)[0].cause.words == "node2; nobody has come back within 60 s"
 
 
-def test_those_who_are_lost_at_once_are_named_together() -> None:
-    gang = Gang(least=9, most=9, **AGAIN)
-    gang.play("0-8 come; 8 closes; 0-7 are idle; 1-7 are lost")
-    assert [one.who for one in gang.of(0, Waiting)] == ["node8"]
-    gang.play("wait 5")
-    names = ", ".join(f"node{n}" for n in (8, *range(1, 8)))
-    assert [one.who for one in gang.of(0, Waiting)] == ["node8", names]
-
-
 @pytest.mark.parametrize("before", ["0 is idle", "0 is idle; 2 is idle"])
 def test_what_to_type_is_said_for_each_that_is_lost(before: str) -> None:
     """Also for one that is lost while the others wait already."""
@@ -187,16 +178,6 @@ def test_what_to_type_is_said_for_each_that_is_lost(before: str) -> None:
     gang.play(f"0-2 come ranked; 1 closes; {before}; 2 closes; wait 2")
     for rank in (1, 2):
         assert any(f"node{rank}" in line and f"<{rank} 1>" in line for line in gang.lines())
-
-
-def test_any_may_come_where_those_who_are_missing_have_left_by_themselves() -> None:
-    """One was lost, and another has come for it; then two are told to end."""
-    gang = Gang(least=3, most=4, **AGAIN)
-    gang.play("0-3 come; 3 closes; 13 comes host=another; 0-2 are idle; 1-2 are told 15; wait 1")
-    assert [end.status for conn in (1, 2) for end in gang.of(conn, End)] == [143, 143]
-    assert not gang.of(0, End)
-    (line,) = [line for line in gang.lines() if "start it there again" in line]
-    assert line.endswith("<-1 0>")
 
 
 # How long the hub stays

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.failures import TIMED_OUT
 from tests.gang.launchers import QUIET, SAY, Launchers, is_listening
 from tests.gang.relay import relay
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch
+from tests.support.launching import LAUNCHER, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import everybody, until
+from tests.support.processes import until
 
-LIMIT_S = 22.0  # of which the hub's own clock, which stands, would have half left
 TOKEN, ANOTHER = "a secret of some length", "another secret, as long"
 SOFT = 20  # open files; a hub has more with MANY nodes
 MANY = 12
@@ -136,27 +131,6 @@ def test_a_hang_is_one_only_where_all_nodes_are_silent(launchers: Launchers):
     assert talked.count("talk") == 8
 
 
-@pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
-def test_the_time_of_a_launch_goes_on_while_all_are_stopped(launchers: Launchers):
-    """Or workers of so long a launch would go on when it is continued, and end well."""
-    go = launchers.directory / "go"
-    for name in "ab":
-        launchers.start(name, "--nnodes", 2, "--timeout", LIMIT_S, WORKERS / "patient.py", go)
-    for name in "ab":
-        until(lambda n=name: "ready" in (launchers.directory / f"{n}.out").read_text(), "it runs")
-    pids = [pid for one in launchers.processes.values() for pid in everybody(one.pid)]
-    for pid in reversed(pids):
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(LIMIT_S)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
-    time.sleep(LIMIT_S / 4)
-    go.touch()
-    assert launchers.statuses() == dict.fromkeys("ab", TIMED_OUT), launchers.said("a")
-    assert "the time of the launch is over" in launchers.said("a")
-
-
 # Launchers that are told to end before all have met
 
 
@@ -210,13 +184,6 @@ def test_workers_have_the_users_limit_of_files_though_more_nodes_meet(launchers:
     assert set(launchers.statuses().values()) == {0}, launchers.said("0")
     outputs = [(launchers.directory / f"{rank}.out").read_text() for rank in range(MANY)]
     assert outputs == [f"soft {SOFT}\n"] * MANY
-
-
-def test_explain_says_where_they_meet_and_what_is_told_then():
-    done = launch("--explain", "--nnodes", "2:4", "--rdzv-endpoint", "node7:29411", SAY)
-    assert done.returncode == 0, done.stderr
-    assert "the launchers meet at node7:29411" in done.stdout
-    assert "told by the hub" in done.stdout
 
 
 def test_without_a_gang_nobody_waits():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +19,6 @@ from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 from tests.support.required import require_programs, require_root
 from tests.support.watching import Launch, launched
-
-AS_FIRST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *LAUNCHER)
-SOON = (  # a launcher that looks for others for a shorter time than usual
-    "import sys; from spawnlaunch.gang import phases; phases.NEAR_S = 0.5; "
-    "from spawnlaunch.__main__ import main; sys.exit(main())"
-)
 
 
 @contextmanager
@@ -75,25 +67,6 @@ def test_a_signal_ends_a_launcher_whose_name_server_is_mute(tmp_path: Path, node
 
 
 @pytest.mark.full
-def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
-    require_root()
-    flags = ("--rdzv-backend=c10d", "--rdzv-endpoint=nonode:29400")
-    with mute(tmp_path, *flags, within=AS_FIRST) as launch:
-        asks(launch)
-        launch.send(15, children(launch.pid)[0])
-        assert launch.status(within_s=100) == 143
-
-
-def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> None:
-    require_root()
-    words = ("--node-rank=0", "--master-addr=nonode")
-    soon = (sys.executable, "-c", SOON)
-    with mute(tmp_path, *words, within=soon, program="no-such-program") as launch:
-        assert launch.status(within_s=100) == 2  # the question would be given up after 150
-        assert "no-such-program" in launch.stderr
-
-
-@pytest.mark.full
 def test_one_who_asks_dies_with_the_guard(tmp_path: Path) -> None:
     require_root()
     with mute(tmp_path, "--node-rank=1", "--master-addr=nonode") as launch:
@@ -121,24 +94,3 @@ def test_an_answer_is_what_getaddrinfo_says() -> None:
     with pytest.raises(OSError, match="killed"):
         Lookup(lambda: os.kill(os.getpid(), 9)).answer()
     assert children(os.getpid()) == before
-
-
-def test_a_host_that_can_be_no_name_is_told_as_any_that_is_not_there(tmp_path: Path) -> None:
-    flags = ("--nnodes=2", "--node-rank=1", f"--rdzv-endpoint={'x' * 70}.a:29400")
-    with launched(
-        *flags, "--rdzv-conf=join_timeout=1", "--no-python", "true", directory=tmp_path
-    ) as launch:
-        assert launch.status() == 69
-        assert re.search(r"still missing: the hub at x+\.a \(.+\)\n", launch.stderr)
-
-
-@pytest.mark.full
-def test_a_hub_whose_name_nobody_knows_says_nothing_of_its_port(tmp_path: Path) -> None:
-    require_root()
-    name = "x" * 64
-    renamed = ("unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh", *LAUNCHER)
-    flags = ("--nnodes=2", "--node-rank=0", f"--rdzv-endpoint={name}:29400", "--no-python", "true")
-    with launched(*flags, directory=tmp_path, command=renamed) as launch:
-        assert launch.status() == 2
-        assert f"cannot meet at {name}" in launch.stderr
-        assert "what uses the port" not in launch.stderr

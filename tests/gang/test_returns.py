@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.gang.launchers import QUIET, SAY, Launchers
-from tests.support.launching import clean_environ, launch
+from tests.support.launching import clean_environ
 from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 
@@ -115,42 +115,3 @@ def test_one_that_is_back_before_its_workers_are_dead_is_waited_for(launchers: L
     finally:
         os.kill(guard, signal.SIGCONT)
     assert launchers.statuses() == {"a": 0, "b": 0}, launchers.said("b")
-
-
-POD = {"JOB_COMPLETION_INDEX": "1"}
-TRAINER = {
-    "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "a", "PET_MASTER_PORT": "29500",
-}  # fmt: skip
-SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[0-1]"}
-SRUN = {
-    **SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "n[0-1]",
-    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
-}  # fmt: skip
-MPIRUN = {
-    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
-}  # fmt: skip
-PBS = {"PBS_JOBID": "12.server", "PBS_NODEFILE": "/dev/null"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "within"),
-    [
-        pytest.param({}, "60 s", id="by hand"),
-        pytest.param(SALLOC, "60 s", id="in a job's shell"),
-        pytest.param(PBS, "60 s", id="PBS"),
-        pytest.param(POD, "join_timeout", id="Kubernetes"),
-        pytest.param(TRAINER, "join_timeout", id="Kubeflow"),
-        pytest.param(SRUN, "", id="srun"),
-        pytest.param(MPIRUN, "", id="mpirun"),
-    ],
-)
-def test_a_lost_launcher_is_waited_for_where_somebody_starts_it_again(
-    environ: dict[str, str], within: str
-):
-    flags = ("--nnodes", 2, "--node-rank", 1, "--rdzv-endpoint", "a:1", "--max-restarts", 1)
-    done = launch("--explain", "--nproc", 1, *flags, SAY, environ=clean_environ(**environ))
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"one that is lost may come back within (.*)$", done.stdout, re.M)
-    assert found == ([within] if within else [])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.gang.deadlines import Deadlines
-from spawnlaunch.gang.messages import Beat, Done, Idle, Signalled, Silent, Stacked, Talking
+from spawnlaunch.gang.messages import Beat, Done, Idle, Silent, Stacked, Talking
 from tests.gang.playing import AGAIN, Gang, fails
 from tests.support.matrix import mostly_full
 
@@ -109,46 +109,14 @@ def lose_many(gang: Counted) -> None:
     gang.each("one comes back", lost, lambda conn: gang.comes(gang.nodes + conn))
 
 
-def lose_later(gang: Counted) -> None:
-    """They have all stopped, and wait for one; then more are lost."""
-    gang.loses(0, is_certain=True)
-    gang.each("idle", range(1, gang.nodes), gang.says(Idle(1)))
-    later = range(1, gang.nodes // 4)
-    gang.each("lost, later", later, lambda conn: gang.loses(conn, is_certain=False))
-
-
-def be_told(gang: Counted) -> None:
-    """A signal for all, and once more."""
-    for again in (False, True):
-        gang.each(f"signal {again}", range(gang.nodes), gang.says(Signalled(15, again)))
-
-
-def go_before(gang: Counted) -> None:
-    """Some go before all have met, and others that cannot take part come."""
-    few, half = range(gang.nodes // 4), gang.nodes // 2
-    gang.each("hello", range(half), gang.comes)
-    gang.each("gone", few[1:], lambda conn: gang.loses(conn, is_certain=True))
-    unable = lambda conn: gang.come(conn, nproc=0)  # noqa: E731
-    gang.each("unable", range(half, gang.nodes * 3 // 4), unable)
-    gang.each("a beat while some will not come", few, gang.says(Beat(1)))
-
-
-LIVES = {
-    "run": (meet, run),
-    "fail": (meet, fail),
-    "lose many": (meet, lose_many),
-    "lose later": (meet, lose_later),
-    "be told": (meet, be_told),
-    "go before": (go_before,),
-}
-TELL_ALL = {"run", "fail", "lose many", "be told"}
+LIVES = {"run": run, "fail": fail, "lose many": lose_many}
 
 
 @cache
 def lived(life: str, nodes: int) -> Counted:
-    gang = Counted(nodes, **AGAIN, returns=life == "go before")
-    for part in LIVES[life]:
-        part(gang)
+    gang = Counted(nodes, **AGAIN)
+    meet(gang)
+    LIVES[life](gang)
     return gang
 
 
@@ -165,10 +133,9 @@ def test_an_event_takes_no_more_steps_where_there_are_more_nodes(
         assert mean <= GROWS * least, f"{name}: {least:.0f} with {small}, {mean:.0f} with {large}"
         if name != "talking":  # then all show their stacks anew, which each had said
             assert max(steps) <= 12 * mean + 2000, f"{name}: {max(steps)} once, of {mean:.0f}"
-    if life in TELL_ALL:  # and what all are told takes the same for each
-        assert many.to_all
-        assert max(many.to_all) <= GROWS * max(few.to_all)
-        assert len(many.to_all) <= len(few.to_all) + 1, "all are told more often"
+    assert many.to_all, "what all are told takes the same for each"
+    assert max(many.to_all) <= GROWS * max(few.to_all)
+    assert len(many.to_all) <= len(few.to_all) + 1, "all are told more often"
 
 
 @pytest.mark.parametrize("seed", range(50))

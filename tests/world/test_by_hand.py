@@ -8,7 +8,7 @@ import pytest
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity
-from tests.support.launching import REPORTER, WORKERS, launch, reports
+from tests.support.launching import REPORTER
 from tests.world.resolving import STEP_OF_TWO, explained, resolve
 
 SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
@@ -58,16 +58,6 @@ def test_what_the_flags_mean(flags: str, mode: str, world: dict[str, Any]) -> No
 )
 def test_any_free_port_is_chosen_on_one_machine(flags: str) -> None:
     assert 1024 <= explained(f"--nproc 2 {flags}", {}).world.master_port < 32768
-
-
-def test_a_port_that_was_chosen_is_free_and_everybodys() -> None:
-    endpoint = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
-    done = launch(*endpoint, "--nproc", 2, WORKERS / "meet.py")
-    assert done.returncode == 0, done.stderr
-    workers = reports(done.stdout)
-    assert [worker["proved"] for worker in workers] == [True, True]
-    (port,) = {int(worker["environ"]["MASTER_PORT"]) for worker in workers}
-    assert 1024 <= port < 32768
 
 
 def refusal(flags: str, **environ: str) -> str:
@@ -133,20 +123,6 @@ def test_flags_that_agree_with_the_manager_change_nothing() -> None:
 
 
 # As a speech toolkit's page on several GPUs, and torchrun's own, have it.
-SPELLINGS = [
-    "--nproc_per_node=2 --nnodes=2 --node_rank=1 --master_addr machine_1 --master_port 5555",
-    "--nproc-per-node 2 --nnodes 2:2 --node-rank 1 --rdzv_backend static "
-    "--rdzv_endpoint machine_1:5555",
-    "--nproc-per-node=2 --nnodes=2 --node-rank=1 --rdzv-backend=c10d --rdzv-id=job "
-    "--rdzv-endpoint=machine_1:5555",
-]
-
-
-@pytest.mark.parametrize("flags", SPELLINGS)
-def test_every_spelling_means_the_same(flags: str) -> None:
-    world = resolve(f"--no-gang {flags}", {}).world
-    assert (world.rank, world.world_size, world.node_rank) == (2, 4, 1)
-    assert (world.master_addr, world.master_port) == ("machine_1", 5555)
 
 
 @pytest.mark.parametrize(

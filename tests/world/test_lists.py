@@ -20,6 +20,7 @@ from spawnlaunch.world.managers.slurm.lists import (
 )
 from tests.support.effort import effort
 from tests.support.required import require_programs
+from tests.support.texts import slips
 
 LISTS_PER_SHELL = 500
 
@@ -168,7 +169,11 @@ def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake() -> None
     assert len(where) < 110
 
 
-@given(st.text() | st.text(alphabet="n[]-,:0123 9a\t"))
+MEANT = st.randoms(use_true_random=False).map(lambda random: host_list(random, newer=True)[0])
+WITH_SLIPS = slips(slips(MEANT))
+
+
+@given(st.text() | st.text(alphabet="n[]-,:0123 9a\t") | WITH_SLIPS)
 def test_random_text_gives_hosts_or_a_list_error_and_nothing_else(text) -> None:
     try:
         found = expand(text)
@@ -238,7 +243,7 @@ def test_a_malformed_count_is_shown_with_the_place_the_reason_and_the_remedy(
         list(runs(counts))
 
 
-@given(st.text() | st.text(alphabet="(x),0123 "))
+@given(st.text() | st.text(alphabet="(x),0123 ") | slips(st.just("2(x3),1,128(x40)")))
 def test_random_text_gives_counts_or_a_list_error_and_nothing_else(text) -> None:
     try:
         found = list(runs(text))

@@ -1,7 +1,6 @@
 """Every manager from what it exports: the recorded environments, and several at once."""
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,18 +110,6 @@ def test_open_mpi_inside_a_slurm_job_wins(around: dict[str, str], said: list[str
 
 
 # enroot conf/hooks/extra/50-slurm-pytorch.sh, where scontrol exists.
-ENROOT = {
-    "RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "MASTER_ADDR": "node0",
-    "MASTER_PORT": "62000", "OMP_NUM_THREADS": "1",
-}  # fmt: skip
-
-
-def test_what_enroots_hook_exports_inside_a_step_is_kept() -> None:
-    found = explained("", {**STEP, **ENROOT})
-    assert found.sources["rank"].source == "SLURM_PROCID"
-    assert found.sources["master_port"].source == "MASTER_PORT"
-    assert found.world.master_port == 62000
-    assert found.warnings == ()
 
 
 @pytest.mark.parametrize("programs", ["", "1", "2"])
@@ -134,13 +121,3 @@ def test_a_role_is_for_all_tasks_where_they_have_one_program(programs: str) -> N
             resolve("--role=ps --master-addr=a", environ)
     else:
         assert resolve("--role=ps --master-addr=a", environ).world.is_task
-
-
-@pytest.mark.parametrize("where", ["PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_RANKFILE"])
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe\x00", b" \t\n# x\n", b"*,[\n"])
-def test_any_host_file_is_read_or_refused(where: str, content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
-    file.write_bytes(content)
-    environ = {"PBS_JOBID": "1", "JOB_ID": "1", "NSLOTS": "2", "LSB_JOBID": "1", where: str(file)}
-    with suppress(UsageError):
-        assert resolve("--nproc=2", environ).world.world_size % 2 == 0

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from unittest.mock import patch
 
 import pytest
 
-from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.managers.slurm import lost
 from spawnlaunch.world.meeting import described
-from tests.support.launching import REPORTER, SLURM_TASK
 from tests.world.resolving import STEP_OF_TWO as STEP
 from tests.world.resolving import resolve
 
@@ -128,7 +123,6 @@ def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
         ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4"}, True),
         ("--nproc=2", {"RANK": "1", "WORLD_SIZE": "1"}, True),
         ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, True),
-        ("--nproc=2", {"TORCHELASTIC_USE_AGENT_STORE": "False"}, False),
         ("--nproc=2", {"TORCHELASTIC_USE_AGENT_STORE": "True"}, True),
         ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "2"}, False),
     ],
@@ -156,19 +150,6 @@ def test_what_may_be_a_pods_is_said_where_nodes_can_be_typed(
     assert ("--node-rank N" in line) == pods
 
 
-def test_what_a_parent_has_fills_the_gaps_and_replaces_nothing() -> None:
-    request = cli.parse([str(REPORTER)], {}, "python")
-    kept = {name: value for name, value in SLURM_TASK.items() if name != "SLURM_GTIDS"}
-    given = SLURM_TASK | {"SLURM_LOCALID": "7", "SLURM_STEP_RESV_PORTS": "1000", "HOME": "/"}
-    with patch.object(slurm.STEP, "given", lambda: given):  # in place of a real parent
-        found, lines = lost.restored(request, kept)
-    assert found == SLURM_TASK | {"SLURM_STEP_RESV_PORTS": "1000"}
-    (line,) = lines
-    assert "taken from a parent process: " in line
-    with patch.object(slurm.STEP, "given", lambda: None):
-        assert lost.restored(request, SLURM_TASK) == (SLURM_TASK, [])
-
-
 TWO = STEP | {
     "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_LOCALID": "1",
     "SLURM_PROCID": "3",
@@ -177,12 +158,6 @@ CPUS = {"SLURM_CPUS_ON_NODE": "8", "SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_CPUS_PE
 SHELL = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_JOB_NUM_NODES": "2",
     "SLURM_JOB_CPUS_PER_NODE": "8(x2)",
-}  # fmt: skip
-OF_TWO_COMPONENTS = SHELL | {"SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST": "node0"} | {
-    f"{name}_HET_GROUP_{i}": value for i in (0, 1) for name, value in (
-        ("SLURM_JOB_ID", str(7 + i)), ("SLURM_JOB_NODELIST", f"node{i}"),
-        ("SLURM_JOB_NUM_NODES", "1"), ("SLURM_NTASKS", "2"),
-    )
 }  # fmt: skip
 PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
 
@@ -197,21 +172,13 @@ PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
          [f"{PER_NODE} --cpus-per-task=8 --gpus-per-node=4", "srun --nodes=2 --ntasks=4"]),
         ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_JOB_CPUS_PER_NODE": "8,4"},
          [f"{PER_NODE} --gpus-per-node=4"]),
-        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_HINT": "x"},
-         [f"{PER_NODE} --gpus-per-node=4"]),
-        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_THREADS_PER_CORE": "1"},
-         [f"{PER_NODE} --gpus-per-node=4"]),
         ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_GPUS": "8"},
-         [f"{PER_NODE} --cpus-per-task=8"]),
-        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_GPUS_ON_NODE": "0"},
          [f"{PER_NODE} --cpus-per-task=8"]),
         ("", SHELL | {"SLURM_NTASKS": "4"}, ["srun"]),
         ("--nproc=2", SHELL | {"SLURM_NTASKS": "4"}, [PER_NODE]),
         ("--nproc=2", SHELL, [PER_NODE]),
         ("", SHELL | {"SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
                       "SLURM_JOB_NODELIST": "node0"}, ["srun"]),
-        ("", OF_TWO_COMPONENTS, ["srun --het-group=0-1"]),
-        ("--nproc=2", OF_TWO_COMPONENTS, ["srun --nodes=1 --ntasks=1 --ntasks-per-node=1"]),
     ],
 )  # fmt: skip
 def test_what_is_typed_instead_starts_as_many_as_there_are(
