@@ -56,12 +56,9 @@ def test_the_help_says_what_the_rule_is():
         ("--metric loss", "--metric needs a command of yours; type the command behind a --"),
         ("--lower-is-better -- sh", "--lower-is-better needs a --metric; lower wall time is"),
         ("--workloads triad -- sh", "--workloads names bundled work and -- begins a command"),
-        ("--matrix -- sh", "--matrix names bundled work and --"),
         ("--arm a=OMP_NUM_THREADS=2", "--arm a: OMP_NUM_THREADS is read when"),
         ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
-        ("--plot ranks.pdf", "--plot ranks.pdf ends in neither .png nor .svg"),
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
-        ("--resume nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
         ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes behind a --"),
@@ -76,10 +73,6 @@ def test_the_help_says_what_the_rule_is():
         ("--nproc 2 --launcher torchrun --arms auto -- sh", "--launcher compares launchers"),
         ("--launcher mpirun", "'mpirun' is no launcher; there are torchrun, spawnlaunch"),
         ("--pick --csv -", "--csv - prints to stdout, and so does --pick; name a file for --csv"),
-        ("--csv - --markdown -", "--csv - prints to stdout, and so does --markdown; name a file"),
-        (f"--compare {__file__},{__file__} b", "a bench counts once; type each"),
-        ("--csv a --compare a b", "--csv is of one bench; type --show FILE for --compare"),
-        ("--pick --compare a b", "--pick reads one bench, and --compare several"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words: str, said: str):

@@ -41,17 +41,6 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     assert "leave the flags" in said
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_runs(tmp_path: Path):
-    words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")
-    verdicts = []
-    for seed in range(20):
-        found, _ = bench(tmp_path / f"{seed}", *words, "--seed", seed, "--budget", "30s")
-        verdicts.append(compared(found, "control", "unpinned").verdict)
-    assert sum(verdict in (stats.BETTER, stats.WORSE) for verdict in verdicts) <= 1, verdicts
-
-
 def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
     arms = ("--arms", "auto,packed,exclusive", "--workloads", "compute", "--rounds", "1")
     found, _ = bench(tmp_path / "found.json", *arms, *SHORT)
@@ -121,13 +110,6 @@ def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
     words = ("--arms", "unpinned", "--rounds", "3", "--warm-up", "0", "--metric", "threads")
     found, _ = bench(tmp_path / "found.json", *words, "--", sys.executable, "-c", asks)
     assert found.measured[0].series[""] == {"unpinned": [[1.0, 1.0]] * 3}
-
-
-def test_a_script_types_the_flags_that_are_picked():
-    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "7")
-    done = run(*TWO_RANKS, "--pick", *arms, *METRIC)
-    assert (done.stdout, done.returncode) == ("--bind none\n", 0), done.stderr
-    assert "unpinned" in done.stderr
 
 
 def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path):

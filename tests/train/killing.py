@@ -20,10 +20,7 @@ from tests.train.ranks import (
     ROOT,
     complete,
     environment,
-    finish,
     history,
-    start,
-    until,
 )
 
 checkpoint = Late("spawnlaunch.train.checkpoint")
@@ -68,45 +65,12 @@ class Noisy(Language):
 """
 
 
-def kill_and_resume(
-    cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int = 0
-) -> int:
-    """Compare a killed run with one that nobody killed; how many kills hit a run under way.
-
-    The ranks of the first have so many ``loaders`` each, those of the other read by themselves.
-    """
-    (cwd / "noisy.py").write_text(NOISY)
-    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", str(steps))
-    ranks = start(world, *flags, "--out", "whole", cwd=cwd)
-    until(ranks[0], "writing to")
-    began = time.monotonic()
-    assert [one.status for one in finish(ranks)] == world * [0]
-    whole_s = time.monotonic() - began
-    flags = (*flags, "--loader-workers", str(loaders))
-    moments, hits = random.Random(seed), 0
-    for number in range(kills):
-        ranks = start(world, *flags, "--out", "killed", cwd=cwd)
-        until(ranks[0], "writing to")
-        # The first comes at once: on a busy machine all others may come too late.
-        time.sleep(number and moments.uniform(0, 1.2 * whole_s / kills))
-        hits += ranks[0].poll() is None
-        for rank in ranks:
-            rank.send_signal(signal.SIGKILL)
-        ended = finish(ranks)
-        assert all(one.status in (-signal.SIGKILL, 0) for one in ended), ended
-        all_are_whole(cwd / "killed")
-    complete(world, *flags, "--out", "killed", cwd=cwd)
-    assert history(cwd / "killed") == history(cwd / "whole")
-    assert weights(cwd / "killed") == weights(cwd / "whole")
-    assert not list((cwd / "killed").glob("*.part"))
-    return hits
-
-
 def kill_one_and_resume(
     cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int
 ) -> tuple[int, int]:
-    """As ``kill_and_resume``, under the launcher: each time a rank of it is killed, or itself.
+    """Compare a run with one of which a rank, or the launcher itself, is killed again and again.
 
+    Ranks of the killed run have so many ``loaders`` each; those of the other read by themselves.
     Returns how many kills hit a rank, and how many the launcher, of a run under way.
     """
     (cwd / "noisy.py").write_text(NOISY)

@@ -128,15 +128,6 @@ def test_a_million_million_samples_cost_no_memory() -> None:
     assert peak < 1 << 20
 
 
-def test_above_a_million_samples_the_order_is_that_of_its_version() -> None:
-    length, places = STORED + 1, np.arange(99)
-    new, old = (Shuffled(length, 3, version).at(4, places) for version in (2, 1))
-    assert (old == permutation(length, 3, 4)[:99]).all()
-    assert (new == Bijection(length, 3, 4).at(places)).all()
-    fewer = [Shuffled(STORED, 3, version).at(4, places).tolist() for version in (2, 1)]
-    assert fewer[0] == fewer[1]
-
-
 @given(kinds(), st.integers(RANKS**2, 40), small, st.integers(1, RANKS), st.integers(1, RANKS))
 def test_ranks_and_passes_do_not_change_a_global_batch(
     kind: Kind, batch: int, steps: int, world: int, accumulate: int

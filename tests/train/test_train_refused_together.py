@@ -22,7 +22,6 @@ from spawnlaunch.train.errors import RefusedError
 
 RANK = int(os.environ.get("RANK", 0))
 OWN = RANK == 1  # this rank is not as the others
-PICKED = torch.optim.SGD if OWN else torch.optim.Adagrad
 
 
 class Line:
@@ -98,13 +97,6 @@ SPARSE = """
     model = lambda self: torch.nn.Embedding(4, 1, sparse=True)
     loss = lambda self, model, batch: (model(batch[0].long()).square().sum(), len(batch[0]))
 """
-COUNTS = """
-    def model(self):
-        model = super().model()
-        if OWN:
-            model.more = torch.nn.Parameter(torch.ones(1))
-        return model
-"""
 WEIGHTS = """
     def model(self):
         model = torch.nn.Linear(1, 1)
@@ -128,10 +120,6 @@ ROWS = [
                 "dataset() has to return all samples on every rank",
                 "dataset = lambda self, split: Line.dataset(self, split)[OWN:]",
             ),
-            Row(
-                f"{DISAGREE} the length of the data set 'train': rank 0 has 24, rank 1 has 0",
-                "dataset = lambda self, split: [] if OWN else Line.dataset(self, split)",
-            ),
             Row("rank 1: --data: there is no such file here", REFUSED),
             Row(
                 "rank 1: Own: [Errno 2] No such",
@@ -143,24 +131,13 @@ ROWS = [
                 "(2, 1), torch.float32; model() has to build the same model on every rank",
                 SHAPES,
             ),
-            Row(f"{DISAGREE} the parameter weight: ", SHAPES, flags=("--dry-run",)),
-            Row(f"{DISAGREE} the parameter more: rank 0 has none, rank", COUNTS),
             Row(
                 f"{DISAGREE} group 0 of the optimizer: rank 0 has {{'lr': 0.004, ",
                 "optimizer = lambda self, m, lr: torch.optim.SGD(m.parameters(), lr / (1 + RANK))",
             ),
             Row(
-                f"{DISAGREE} the optimizer: ",
-                "optimizer = lambda self, model, lr: PICKED(model.parameters(), lr=lr)",
-            ),
-            Row(
                 f"{DISAGREE} what measure() returns: rank 0 has {{",
                 MEASURE + "    more = lambda self, count: {'extra': 1} if OWN else {}",
-                1,
-            ),
-            Row(
-                f"{DISAGREE} what measure() returns: rank 0 has {{",
-                MEASURE + "    more = lambda self, count: {'wrong': torch.ones(2 + RANK)}",
                 1,
             ),
             Row(
@@ -171,15 +148,6 @@ ROWS = [
             Row(
                 "report() of the task returns 'step', which the log has",
                 MEASURE + "    more, reported = lambda self, count: {}, {'step': 1.0}",
-            ),
-            Row(
-                "--best: the report has no 'f1'; type loss, score\n",
-                MEASURE + "    more, reported = lambda self, count: {}, {'score': 1.0}",
-                flags=("--best", "f1:max"),
-            ),
-            Row(
-                "loss() of the task returns an object",
-                "loss = lambda self, model, batch: model(batch[0]).sum()",
             ),
             Row("the gradient of weight is sparse, ", SPARSE),
             Row(

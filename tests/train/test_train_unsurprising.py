@@ -18,7 +18,7 @@ torch = Late("torch")
 pytestmark = pytest.mark.full
 
 TASK = """
-import os, weakref
+import os
 import torch
 from torch import nn
 from spawnlaunch.train.task import Task
@@ -87,27 +87,6 @@ class Counts(Task):
             model.seen += int(os.environ["RANK"]) + 1
             print(f"seen {int(model.seen)}", flush=True)
         return model(batch).sum(), torch.tensor(len(batch))
-
-
-class Littering(Base):
-    alive, kept = 0, []
-
-    def loss(self, model, batch):
-        class Circle:
-            pass
-
-        one = Circle()
-        one.itself = one
-        Littering.alive += 1
-        weakref.finalize(one, self.gone)
-        self.kept.append(one)  # for longer than from one collection to the next
-        del self.kept[:-5]
-        print(f"alive {Littering.alive}", flush=True)
-        return super().loss(model, batch)
-
-    @staticmethod
-    def gone():
-        Littering.alive -= 1
 
 
 class Mapped(Base):
@@ -189,14 +168,6 @@ def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
     ranks = complete(2, *FLAGS, *task("Counts"), kept, cwd=cwd)
     seen = [[line for line in rank.out.splitlines() if line[:5] == "seen "] for rank in ranks]
     assert [int(lines[-1][5:]) for lines in seen] == last
-
-
-def test_garbage_that_outlived_a_collection_goes_too(cwd: Path) -> None:
-    flags = ("--gc-every", "2", "--steps", "40", "--eval-every", "0", "--eval-batch-size", "1")
-    first, *_ = complete(1, *FLAGS, *task("Littering"), *flags, cwd=cwd)
-    alive = [int(line.split()[1]) for line in first.out.splitlines() if line.startswith("alive")]
-    assert len(alive) > 40
-    assert max(alive) < 15
 
 
 def test_dataset_is_asked_once_for_each_split(cwd: Path) -> None:
