@@ -141,25 +141,6 @@ def test_a_file_of_hosts_that_never_begins_or_never_ends_is_not_read(
     assert "type " in said
 
 
-@pytest.mark.parametrize("kind", ["fifo", "zero"])
-def test_a_machine_whose_files_are_pipes_and_devices_can_be_looked_at(kind: str, tmp_path: Path):
-    cpu = tmp_path / "sys/devices/system/cpu"
-    cpu.mkdir(parents=True)
-    (cpu / "present").write_text(f"0-{DIGITS}\n")
-    (cpu / "online").write_text("0-1\n")
-    for name in ("core_cpus_list", "thread_siblings_list", "package_cpus_list"):
-        for number in range(2):
-            topology = cpu / f"cpu{number}/topology"
-            topology.mkdir(parents=True, exist_ok=True)
-            if kind == "fifo":
-                os.mkfifo(topology / name)
-            else:
-                (topology / name).symlink_to(f"/dev/{kind}")
-    (cpu / "cpu²").mkdir()
-    done = launch("--explain", "--sysfs-root", tmp_path, REPORTER)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_root_without_a_name_is_no_directory():
     assert "--sysfs-root ''" in one_line("--explain", "--sysfs-root", "", REPORTER)
 

@@ -27,16 +27,10 @@ def parse(*argv: str) -> flags.Request:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--nproc", "2"],
-        ["--nproc=2"],
-        ["--nproc-per-node", "2"],
-        ["--nproc_per_node", "2"],
-        ["--nproc_per_node=2"],
-    ],
+    ["--nproc 2", "--nproc=2", "--nproc-per-node 2", "--nproc_per_node 2", "--nproc_per_node=2"],
 )
-def test_nproc_has_torchruns_spellings(words):
-    assert parse(*words, SCRIPT, "--nproc", "7").nproc == 2
+def test_nproc_has_torchruns_spellings(words: str):
+    assert parse(*words.split(), SCRIPT, "--nproc", "7").nproc == 2
 
 
 @pytest.mark.parametrize("value", ["auto", "gpu", "cpu"])

@@ -105,26 +105,6 @@ def test_a_complete_run_is_only_validated_again(copy: Path, whole: Path) -> None
 
 
 @pytest.mark.full
-def test_another_number_of_ranks_goes_on_with_the_next_samples(copy: Path, whole: Path) -> None:
-    shutil.rmtree(copy / LAST)
-    (copy / "best").unlink()
-    flags = (*FLAGS, "--global-batch", "8", "--steps", "20", "--out", "copy")
-    complete(3, *flags, cwd=copy.parent)
-    assert metrics(copy, "samples") == metrics(whole, "samples")
-    assert metrics(copy, "loss")[:18] == metrics(whole, "loss")[:18]
-    # The same samples and weights, added up in another order.
-    assert metrics(copy, "loss")[18:] == pytest.approx(metrics(whole, "loss")[18:], rel=1e-5)
-
-
-@pytest.mark.full
-def test_a_path_begins_a_new_run_from_an_old_checkpoint(copy: Path, whole: Path) -> None:
-    flags = ("--steps", "20", "--out", "new", "--resume", str(copy / "step-00000015"))
-    complete(2, *FLAGS, *flags, cwd=copy.parent)
-    new, old = history(copy.parent / "new"), history(whole)
-    assert new == [line for line in old if line["step"] > 15]
-
-
-@pytest.mark.full
 def test_a_resumed_run_draws_the_numbers_that_the_whole_one_drew(tmp_path: Path) -> None:
     """Of all generators, in the loss of the model."""
     (tmp_path / "noisy.py").write_text(NOISY)
