@@ -18,12 +18,10 @@ from tests.bench.real import (
     bench,
     compared,
     needs_two_cpus,
-    placed,
 )
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run
 from tests.support.patience import PATIENCE_S
-from tests.support.ports import free_port
 
 METRIC = ("--metric", "speed", "--", sys.executable, WORKERS / "metric.py")
 
@@ -145,16 +143,6 @@ def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
 
 
 # Ranks that somebody has started.
-
-
-def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
-    for name in ("train", "signal", "json", "random", "argparse"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
-    environ = placed("0", "1", str(free_port()))
-    words = ("--arms", "auto", "--rounds", "1", "--workloads", "train", "--omp-threads", "1")
-    done = run(*BENCH, *words, *SHORT, environ=environ, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "train (steps/s" in done.stdout
 
 
 def test_variables_of_ranks_that_cannot_meet_are_replaced_by_a_rank_for_each_cpu(tmp_path: Path):

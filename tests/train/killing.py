@@ -7,12 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 
 from tests.support.late import Late
+from tests.support.launching import LAUNCHER, start
 from tests.support.processes import nothing_left_behind, processes_with
 from tests.train import ranks as running
 from tests.train.ranks import (
@@ -81,10 +81,12 @@ def kill_one_and_resume(
     flags = (*flags, "--loader-workers", str(loaders), "--out", "killed")
     moments, hits = random.Random(seed), [0, 0]
     for number in range(kills):
-        mark = f"KILLED={uuid.uuid4().hex}"
+        mark = uuid.uuid4().hex
         with nothing_left_behind(mark):
-            launcher = launch(world, mark, *flags, cwd=cwd)
-            lines = iter(launcher.stdout.readline, "")  # type: ignore[union-attr]
+            environ = environment(0, 0, 0, KILLED=mark, PYTHONPATH=str(ROOT))
+            words = (*LAUNCHER, "--nproc", world, "--quiet", "--", *flags)
+            launcher = start(*words, cwd=cwd, environ=environ, stderr=subprocess.DEVNULL)
+            lines = iter(launcher.stdout.readline, "")
             under_way = any(line.startswith("[0] writing to") for line in lines)
             time.sleep(number and moments.uniform(0, 2 * whole_s / kills))
             ranks = ranks_of(mark)
@@ -100,20 +102,6 @@ def kill_one_and_resume(
     assert weights(cwd / "killed") == weights(cwd / "whole")
     assert not list((cwd / "killed").glob("*.part"))
     return hits[0], hits[1]
-
-
-def launch(world: int, mark: str, *flags: str, cwd: Path) -> subprocess.Popen[str]:
-    """The launcher with these ranks of the loop, whose processes all have the mark."""
-    name, _, value = mark.partition("=")
-    words = ("--nproc", str(world), "--quiet", "--", *flags)
-    return subprocess.Popen(
-        [sys.executable, "-m", "spawnlaunch", *words],
-        cwd=cwd,
-        env=environment(0, 0, 0, **{name: value, "PYTHONPATH": str(ROOT)}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
 
 
 def ranks_of(mark: str) -> list[int]:

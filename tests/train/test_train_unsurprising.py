@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.late import Late
-from tests.train.ranks import TINY_MODEL, complete, history, metrics, run, weights
+from tests.train.ranks import TINY_MODEL, complete, history, metrics, weights
 
 torch = Late("torch")
 pytestmark = pytest.mark.full
@@ -223,15 +223,3 @@ def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
     before = kept_bytes(model)
     checkpoint_activations(model)
     assert kept_bytes(model) < before / 2
-
-
-# What no model needs: a step that learns from a parameter now and then is told of the flag.
-
-
-def test_a_parameter_that_is_used_now_and_then_needs_the_flag(tmp_path: Path) -> None:
-    from tests.train.test_train_exact import TASK as TERMS
-
-    (tmp_path / "task.py").write_text(TERMS)
-    ranks = run(2, *FLAGS, *task("Terms"), "--kind", "sometimes", "--steps", "60", cwd=tmp_path)
-    assert all(rank.status for rank in ranks)
-    assert any("--find-unused" in rank.err for rank in ranks), ranks
