@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -27,16 +26,10 @@ def parse(*argv: str) -> flags.Request:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--nproc", "2"],
-        ["--nproc=2"],
-        ["--nproc-per-node", "2"],
-        ["--nproc_per_node", "2"],
-        ["--nproc_per_node=2"],
-    ],
+    ["--nproc 2", "--nproc=2", "--nproc-per-node 2", "--nproc_per_node 2", "--nproc_per_node=2"],
 )
-def test_nproc_has_torchruns_spellings(words):
-    assert parse(*words, SCRIPT, "--nproc", "7").nproc == 2
+def test_nproc_has_torchruns_spellings(words: str):
+    assert parse(*words.split(), SCRIPT, "--nproc", "7").nproc == 2
 
 
 @pytest.mark.parametrize("value", ["auto", "gpu", "cpu"])
@@ -154,24 +147,14 @@ NOTHING = ": it means nothing here; leave it out"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("-n 2", WORKERS_HERE),
-        ("-np 2", WORKERS_HERE),
-        ("-np2", WORKERS_HERE),
         ("-n2", WORKERS_HERE),
-        ("-ppn 2", WORKERS_HERE),
         ("--num_processes 2", WORKERS_HERE),
-        ("--num-gpus=2", WORKERS_HERE),
-        ("--gpus-per-node 2", WORKERS_HERE),
         ("-N2", NODES_HERE),
-        ("--num_machines=2", NODES_HERE),
         ("--multi_gpu", NOTHING),
         ("-bind-to core", NOTHING),
-        ("--bind-to=core", NOTHING),
         ("-genv FOO 1", "; type NAME=VALUE python -m spawnlaunch"),
         ("-hosts a,b", "; type mpirun -hosts HOSTS python -m spawnlaunch SCRIPT, or on each "),
-        ("--nproc-pernode 2", "; did you mean --nproc?"),
         ("--nprocs_per_node 2", "; did you mean --nproc?"),
-        ("--nprocpernode=2", "; did you mean --nproc?"),
         ("--model small", "unknown flag --model; those of a script go behind it"),
     ],
 )
@@ -194,11 +177,6 @@ def test_a_forgotten_script_is_said_before_anything_else(flags: str, tmp_path: P
         assert "type its path behind the flags" in one.stderr
         one.send(signal.SIGTERM)
         one.status()
-
-
-def test_the_training_loop_runs_without_a_word_where_its_flags_are_given():
-    done = launch("--explain", "--nproc", 2, "--", "--steps", 1)
-    assert "no script" not in done.stdout
 
 
 @pytest.mark.parametrize(("columns", "widest"), [("", 80), ("40", 80), ("93", 93), ("300", 100)])
@@ -236,16 +214,3 @@ def test_a_lenient_reader_leaves_out_what_is_wrong(
     given, words = cli.read_flags(argv.split(), lenient=True)
     assert [(flag.name, text) for flag, text, _ in given] == read
     assert words == rest.split()
-
-
-def test_no_library_for_command_lines_or_patterns_is_loaded_to_read_one():
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "from spawnlaunch import cli; cli.parse(['--nproc=2', '--bind=0-1', 'sh'], {}, 'python')\n"
-        "loaded = set(sys.modules) - before\n"
-        "print(*loaded & {'argparse', 're', 'shlex', 'difflib', 'typing'})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/bin"
-    )
-    assert done.stdout == "\n"

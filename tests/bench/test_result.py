@@ -10,19 +10,15 @@ import pytest
 
 from spawnlaunch.bench import compare, effort, export, flags, results, table
 from spawnlaunch.bench.advice import advise
-from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
 from spawnlaunch.errors import UsageError
 from tests import machines
 from tests.bench.results import on, taken, write
 from tests.bench.test_arms import LAPTOP
 from tests.machines.tree import node_of
-from tests.support.late import Late
 from tests.support.launching import run
 
 POLICIES = ("unpinned", "packed", "auto", "node")
-
-image = Late("matplotlib.image")
 
 
 def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> results.Result:
@@ -205,18 +201,6 @@ def test_results_are_compared_arm_by_arm_and_what_not_all_have_is_named():
     assert "type 5 files" in lines[-1]
 
 
-def test_where_no_round_was_measured_there_is_nothing_to_draw(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
-    found, file = laptop(compute={}), tmp_path / "none.png"
-    for measured in ([], [found.measured[0]._replace(taken=[])]):
-        empty = found._replace(measured=measured)
-        export.write(empty, flags.parse(["--plot", str(file)], {}))
-        assert "nothing to draw" in capfd.readouterr().err
-        assert any("advice" in line for line in table.page(empty))
-    assert not file.exists()
-
-
 def test_where_most_samples_waited_an_idle_machine_is_advised():
     found = laptop(compute={})
     (measured,) = found.measured
@@ -231,25 +215,6 @@ def test_what_a_command_said_of_its_failure_is_shown_whole():
     taken = [each._replace(error=remedy) for each in found.measured[0].taken]
     page = table.page(found._replace(measured=[found.measured[0]._replace(taken=taken)]))
     assert " ".join("\n".join(page).split()).count(remedy.strip()) == len(POLICIES)
-
-
-@pytest.mark.full
-def test_the_picture_of_eight_devices_has_no_colour(tmp_path: Path):
-    found = on(node_of(machines.LUMI), 8, {"compute": {"far": 0.9, "packed": 0.4}, "triad": {}})
-    draw(found, str(tmp_path / "eight.png"))
-    red, green, blue = image.imread(tmp_path / "eight.png")[..., :3].transpose(2, 0, 1)
-    assert (red == green).all()
-    assert (green == blue).all()
-    assert (red < 0.5).any()
-
-
-@pytest.mark.full
-def test_a_picture_is_refused_before_anything_is_measured_where_there_is_no_matplotlib():
-    block = "import sys; sys.modules['matplotlib'] = None; "
-    code = f"{block}sys.argv[1:] = ['--plot', 'a.png']; import spawnlaunch.bench.__main__ as b; "
-    done = run(sys.executable, "-c", f"{code}sys.exit(b.main())")
-    assert done.returncode == 2
-    assert "pip install 'spawnlaunch[plots]'" in done.stderr
 
 
 def test_all_caches_of_a_node_count_for_the_size_of_triads_arrays(tmp_path: Path):

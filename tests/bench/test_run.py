@@ -18,12 +18,10 @@ from tests.bench.real import (
     bench,
     compared,
     needs_two_cpus,
-    placed,
 )
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run
 from tests.support.patience import PATIENCE_S
-from tests.support.ports import free_port
 
 METRIC = ("--metric", "speed", "--", sys.executable, WORKERS / "metric.py")
 
@@ -39,17 +37,6 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     assert 0.4 < its.ratio < 0.65
     assert its.high < 1
     assert "leave the flags" in said
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_runs(tmp_path: Path):
-    words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")
-    verdicts = []
-    for seed in range(20):
-        found, _ = bench(tmp_path / f"{seed}", *words, "--seed", seed, "--budget", "30s")
-        verdicts.append(compared(found, "control", "unpinned").verdict)
-    assert sum(verdict in (stats.BETTER, stats.WORSE) for verdict in verdicts) <= 1, verdicts
 
 
 def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
@@ -123,13 +110,6 @@ def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
     assert found.measured[0].series[""] == {"unpinned": [[1.0, 1.0]] * 3}
 
 
-def test_a_script_types_the_flags_that_are_picked():
-    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "7")
-    done = run(*TWO_RANKS, "--pick", *arms, *METRIC)
-    assert (done.stdout, done.returncode) == ("--bind none\n", 0), done.stderr
-    assert "unpinned" in done.stderr
-
-
 def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     words = ("--workloads", "compute,allreduce", "--rounds", "2", "--json", file, *SHORT)
@@ -163,16 +143,6 @@ def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
 
 
 # Ranks that somebody has started.
-
-
-def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
-    for name in ("train", "signal", "json", "random", "argparse"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
-    environ = placed("0", "1", str(free_port()))
-    words = ("--arms", "auto", "--rounds", "1", "--workloads", "train", "--omp-threads", "1")
-    done = run(*BENCH, *words, *SHORT, environ=environ, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    assert "train (steps/s" in done.stdout
 
 
 def test_variables_of_ranks_that_cannot_meet_are_replaced_by_a_rank_for_each_cpu(tmp_path: Path):

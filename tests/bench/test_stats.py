@@ -17,12 +17,6 @@ RUNS = 200
 ENOUGH = 40
 
 
-def test_two_equal_arms_are_never_said_to_differ_more_often_than_it_says():
-    found = [paired(*rounds(1.0, seed, noise=0.3, count=60), True) for seed in range(RUNS)]
-    false = [one for one in found if one.verdict in (BETTER, WORSE)]
-    assert len(false) <= RUNS * stats.ERROR + 3 * math.sqrt(RUNS * stats.ERROR)
-
-
 def test_equal_arms_of_a_quiet_machine_are_equal_and_those_of_a_noisy_one_undecided():
     assert paired(*rounds(1.0, 0, noise=0.003, count=60), True).verdict == EQUAL
     noisy = paired(*rounds(1.0, 0, noise=0.1, count=60), True)
@@ -35,11 +29,6 @@ def test_a_difference_is_found_and_its_size_lies_in_the_interval(ratio: float):
     found = [paired(*rounds(ratio, seed, noise=0.01, count=40), True) for seed in range(20)]
     assert {one.verdict for one in found} == {BETTER if ratio > 1 else WORSE}
     assert sum(one.low <= ratio <= one.high for one in found) >= 17
-
-
-def test_the_interval_holds_the_truth_about_as_often_as_it_says():
-    found = [paired(*rounds(1.3, seed), True, 0.05) for seed in range(RUNS)]
-    assert 0.9 * RUNS <= sum(one.low <= 1.3 <= one.high for one in found) <= RUNS
 
 
 def test_a_machine_that_drifts_does_not_hide_a_difference_because_rounds_are_paired():

@@ -170,23 +170,17 @@ def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> 
     assert "Function not implemented" in (apply.place_memory(binding) or "")
 
 
-def test_a_refused_mask_is_a_line_and_not_an_error() -> None:
+@pytest.mark.parametrize(
+    ("cpus", "said"),
+    [
+        ([1000], "CPUs 1000 were refused (Invalid argument): the mask stays as it was"),
+        ([*HERE[:1], 1000], "of the CPUs {0},1000 the system gave {0}"),
+    ],
+)
+def test_cpus_that_are_refused_or_left_out_are_named(cpus: list[int], said: str) -> None:
     code = (
-        "from spawnlaunch.binding.apply import pin; "
-        "from spawnlaunch.binding.apply import Binding; "
-        "nobody = frozenset({1000}); "
-        "print(pin(Binding(0, None, nobody, frozenset(), 1, 'local', '')))"
-    )
-    assert in_a_child(code) == (
-        "CPUs 1000 were refused (Invalid argument): the mask stays as it was"
-    )
-
-
-def test_cpus_that_are_left_out_are_named() -> None:
-    code = (
-        "from spawnlaunch.binding.apply import pin; "
-        "from spawnlaunch.binding.apply import Binding; "
-        f"some = frozenset({{{HERE[0]}, 1000}}); "
+        "from spawnlaunch.binding.apply import Binding, pin; "
+        f"some = frozenset({cpus}); "
         "print(pin(Binding(0, None, some, frozenset(), 1, 'local', '')))"
     )
-    assert in_a_child(code) == f"of the CPUs {HERE[0]},1000 the system gave {HERE[0]}"
+    assert in_a_child(code) == said.format(*HERE)

@@ -36,22 +36,6 @@ KEPT_FOR_LINUX = Policy(reserve=cpuset.parse(machines.AURORA.reserved), smt=Fals
 THIRDS = tuple(gpu._replace(parts=3) for gpu in machines.MI300A.gpus)
 
 
-@pytest.mark.parametrize("machine", machines.ALL, ids=lambda m: m.name)
-def test_every_rank_sits_next_to_its_device_and_alone(machine: Machine) -> None:
-    node = node_of(machine)
-    plan = planned(node)
-    assert plan.warnings == ()
-    assert [binding.device for binding in plan.bindings] == [d.number for d in node.devices]
-    taken: set[int] = set()
-    for binding, device in zip(plan.bindings, node.devices, strict=True):
-        assert binding.locality == "local"
-        assert device.local_cpus is not None
-        assert binding.cpus <= device.local_cpus
-        assert binding.memory_nodes == {device.numa}
-        assert not binding.cpus & taken
-        taken |= binding.cpus
-
-
 @pytest.mark.parametrize(
     ("machine", "policy", "environ", "cpus"),
     [
@@ -84,13 +68,6 @@ def test_lumi_where_slurm_keeps_the_first_cores_already() -> None:
     left = node._replace(cpus_allowed=node.cpus_allowed - cpuset.parse(machines.LUMI.reserved))
     for policy in (Policy(smt=False), Policy(smt=False, reserve=FIRST_PER_L3)):
         assert lists(planned(left, policy)) == LUMI_RECOMMENDS
-
-
-def test_a_reversed_list_moves_ranks_and_not_cores() -> None:
-    node = node_of(machines.LUMI)
-    backwards = planned(node, environ={"ROCR_VISIBLE_DEVICES": "7,6,5,4,3,2,1,0"})
-    assert [binding.device for binding in backwards.bindings] == [7, 6, 5, 4, 3, 2, 1, 0]
-    assert lists(backwards) == lists(planned(node))[::-1]
 
 
 def test_dgx_a100_ranks_share_a_numa_node_in_whole_core_complexes() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -108,24 +107,6 @@ def can_all_have_one(cores: Sequence[Core], claims: Sequence[CpuSet]) -> bool:
         for count in range(1, len(claims) + 1)
         for some in combinations(claims, count)
     )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "parts", "groups"),
-    [
-        ((8, 8), 2, [{0}, {1}]),
-        ((7, 8), 2, [{0}, {1}]),
-        ((8, 8, 8, 8), 2, [{0, 1}, {2, 3}]),
-        ((7, 8), 4, [{0}, {0}, {1}, {1}]),
-        ((4, 8, 4), 2, [{1}, {0, 2}]),
-        ((3, 3, 2), 3, [{0}, {1}, {2}]),
-        ((2, 3, 3), 3, [{0}, {1}, {2}]),
-    ],
-)
-def test_cuts_follow_l3_groups(sizes: tuple[int, ...], parts: int, groups: list[set[int]]) -> None:
-    every = [l3 for l3, size in enumerate(sizes) for _ in range(size)]
-    shares = divide([Core(frozenset({cpu}), 0, l3) for cpu, l3 in enumerate(every)], parts)
-    assert [{core.l3 for core in share} for share in shares] == groups
 
 
 THREE = [Core(frozenset({cpu}), 0, 0) for cpu in range(3)]

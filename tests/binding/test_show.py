@@ -97,13 +97,6 @@ def test_the_picture_shows_devices_whose_place_is_wider_or_unknown() -> None:
     assert "gpu 0 0000:10:00.0: place not known" in lines
 
 
-def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
-    result = plan(lumi, visible(lumi, {}), 8, Policy("node"))
-    assert "    l3 48-55,112-119           ********" in picture(
-        lumi, result.bindings, lumi.cpus_allowed
-    )
-
-
 STEP = OF_A_TASK
 BOUND = STEP | {"SLURM_CPU_BIND_TYPE": "mask_cpu:"}
 
@@ -129,16 +122,6 @@ def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: 
     assert (advice(job, 8, "48-63") or "").endswith("srun --cpu-bind=none, or with --widen")
     cell = lumi._replace(cpus_cgroup=cpuset.parse("48-63"))
     assert "--gres-flags=enforce-binding" in (advice(cell, 8, "48-63") or "")
-
-
-def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: Node) -> None:
-    node = lumi._replace(devices=())
-    assert advice(node, 8, "0") == (
-        "the mask allows 1 core (CPUs 0) of 64, one for each rank at most: "
-        "start with srun --cpus-per-task=128, or, in a job that has them already, "
-        "with srun --cpu-bind=none"
-    )
-    assert "--cpus-per-task=16," in (advice(node, 8, "0", TaskView(2)) or "")
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:

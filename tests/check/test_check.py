@@ -56,15 +56,6 @@ def test_unpinned_workers_of_torchrun_are_told_that_they_share():
 
 @pytest.mark.full
 @needs_two_cpus
-def test_a_real_cpuset_is_respected(small_cpuset: Path):
-    join = ("sh", "-c", f'echo $$ > {small_cpuset}/tasks && exec "$@"', "sh")
-    _, said = told(*join, *LAUNCHER, "--nproc", 2, *CHECK, "--json")
-    assert [rank["threads"] for rank in said["ranks"]] == [[str(CPUS[1])]] * 2
-    assert [rank["loader_cpus"] for rank in said["ranks"]] == [str(CPUS[1])] * 2
-
-
-@pytest.mark.full
-@needs_two_cpus
 def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
     done = launch("--nproc", 1, *CHECK, environ=clean_environ(OMP_PROC_BIND="true"))
     assert done.returncode == 1
@@ -96,28 +87,6 @@ def test_ranks_that_cannot_meet_are_refused_with_what_to_type(variables: dict[st
     assert line.startswith("spawnlaunch.check: error: ")
     assert seen in line
     assert "; type " in line
-
-
-@pytest.mark.full
-@needs_two_cpus
-@pytest.mark.parametrize(
-    ("step", "masks"),
-    [
-        pytest.param(["-n2", "--cpu-bind=map_cpu:1,0"], ["1", "0"], id="bound by the user"),
-        pytest.param(["-n2", "--cpu-bind=none"], ["0", "1"], id="not bound"),
-        pytest.param(["-n1", "-c2"], ["0-1"], id="two CPUs for one"),
-    ],
-)
-def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, masks):
-    output = tmp_path / "said"
-    check = [*LAUNCHER, *CHECK, "--json"]
-    done = bound_slurm.run(
-        ["srun", "-N1", *step, f"--output={output}", "--error=/dev/null", *check]
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(output.read_text())
-    assert [rank["cpus"] for rank in said["ranks"]] == masks
-    assert [rank["loader_cpus"] for rank in said["ranks"]] == masks
 
 
 @pytest.mark.full

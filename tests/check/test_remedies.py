@@ -1,55 +1,24 @@
 """No remedy is given where it was followed already.
 
-ROWS has, for each text that the code can give, who is told it and who has followed it. A text
-without a row fails: all return statements of REMEDIES have to be reached by those that are told.
+ROWS has, for each text that the code can give, who is told it and who has followed it. Those about
+masks and OpenMP are in tests/binding, test_advice and test_show.
 """
 
-import ast
-import inspect
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
 
-from spawnlaunch import cpuset
 from spawnlaunch.bench import agree
-from spawnlaunch.binding import report
 from spawnlaunch.check import remedies
 from spawnlaunch.run import environment
-from tests import machines
 from tests.check.test_findings import GOOD
-from tests.machines.tree import node_of
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
-
-REMEDIES = [
-    *(each for name, each in vars(remedies).items() if name.startswith("of_")),
-    *(report.wider, report.openmp_hazards, agree.own_cpus, agree.own_devices),
-]
-LUMI = node_of(machines.LUMI)  # 64 cores, 128 CPUs
-NEAR = cpuset.parse("16-23")
 
 JOB = OF_A_SHELL | {"SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
 STEP = JOB | OF_A_TASK
-LARGE = STEP | {"SLURM_CPUS_ON_NODE": "128", "SLURM_JOB_CPUS_PER_NODE": "128"}
 BOUND = {"SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_CPU_BIND_LIST": "0x1,0x2"}
 UNBOUND = {"SLURM_CPU_BIND_TYPE": "none", "SLURM_CPU_BIND_LIST": ""}
-
-
-def asked(cpus: int) -> dict[str, str]:
-    return {"SLURM_CPUS_PER_TASK": str(cpus)}
-
-
-def wider(environ: dict[str, str], cgroup: str | None = None, near: cpuset.CpuSet = cpuset.EMPTY):
-    """For a mask of CPU 0 alone."""
-    group = cpuset.parse(cgroup) if cgroup else None
-    node = LUMI._replace(cpus_allowed=frozenset({0}), cpus_cgroup=group)
-    return report.wider(node, environ, 1, near)
-
-
-def hazards(**environ: str) -> str:
-    return "; ".join(report.openmp_hazards(environ))
 
 
 def shared(*ranks: Any) -> str:
@@ -81,30 +50,7 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    # Masks.
-    Row("without the taskset", lambda: wider({}), lambda: wider({}, "0")),
-    Row("in a container", lambda: wider({}, "0"), lambda: wider({}, "0-7")),
-    Row("without the taskset", lambda: wider(LARGE | UNBOUND), lambda: wider(STEP | UNBOUND)),
-    Row("without the taskset",
-        lambda: wider(LARGE | {**BOUND, "SLURM_CPU_BIND_LIST": "0xff"}),
-        lambda: wider(LARGE | BOUND)),
-    Row("srun --cpus-per-task=128", lambda: wider(STEP), lambda: wider(STEP | asked(2))),
-    Row("srun --cpus-per-task=128", lambda: wider(STEP), lambda: wider(JOB)),
-    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND), lambda: wider(LARGE | UNBOUND)),
-    # Typed in a step of a part of a node, it does nothing, and Slurm says that it has bound.
-    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND), lambda: wider(STEP | BOUND)),
-    Row("sbatch --cpus-per-task=128 or", lambda: wider(JOB), lambda: wider(JOB | asked(128))),
-    Row("--exclusive", lambda: wider(STEP | asked(2)),
-        lambda: wider(STEP | asked(2) | {"SLURM_JOB_CPUS_PER_NODE": "128(x2)"})),
-    Row("more than srun --cpus-per-task=2",
-        lambda: wider(STEP | asked(2) | {"SLURM_JOB_CPUS_PER_NODE": "128"}),
-        lambda: wider(STEP | asked(128) | {"SLURM_JOB_CPUS_PER_NODE": "128"})),
-    Row("or with --widen", lambda: wider(LARGE | BOUND, "0-63", NEAR),
-        lambda: wider(LARGE | BOUND, "0-7", NEAR)),
-    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND, None, NEAR),
-        lambda: wider(LARGE | UNBOUND, None, NEAR)),
-    Row("--exclusive", lambda: wider(STEP | BOUND, None, NEAR),
-        lambda: wider(STEP | BOUND | {"SLURM_JOB_CPUS_PER_NODE": "128"}, None, NEAR)),
+    # Under Slurm, and under a launcher of ours.
     Row("srun --cpu-bind=none", lambda: agree.own_cpus(BOUND), lambda: agree.own_cpus(UNBOUND)),
     Row("without what binds", lambda: agree.own_cpus({}), lambda: agree.own_cpus(BOUND)),
     Row("one launcher per node", lambda: agree.own_devices(STEP),
@@ -114,9 +60,6 @@ ROWS = [
     Row("--virtual-local-rank", lambda: agree.own_devices({environment.MARK: "1.0"}),
         lambda: agree.own_devices({})),
     # OpenMP.
-    Row("unset it", lambda: hazards(OMP_PLACES="cores"), hazards),
-    Row("set OMP_PROC_BIND=false", lambda: hazards(OMP_PLACES="cores"),
-        lambda: hazards(OMP_PLACES="cores", OMP_PROC_BIND="false")),
     Row("unset OMP_PLACES", lambda: remedies.of_drift(MOVED),
         lambda: remedies.of_drift(MOVED._replace(openmp=()))),
     Row("look for a library", lambda: remedies.of_drift(GOOD), lambda: remedies.of_drift(MOVED)),
@@ -201,33 +144,3 @@ ROWS = [
 def test_a_remedy_is_given_until_it_was_followed(row: Row) -> None:
     assert row.words in row.told()
     assert row.words not in row.followed()
-
-
-def test_each_remedy_has_a_row() -> None:
-    codes = {each.__code__: each.__name__ for each in REMEDIES}
-    reached: set[tuple[str, int]] = set()
-
-    def trace(frame: FrameType, *_: object) -> Any:
-        if frame.f_code not in codes:
-            return None
-        reached.add((codes[frame.f_code], frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        for row in ROWS:
-            row.told()
-    finally:
-        sys.settrace(before)
-    missed = [
-        f"{each.__name__}: {ast.unparse(node)}"
-        for each in REMEDIES
-        for node in ast.walk(ast.parse(inspect.getsource(each)))
-        if isinstance(node, ast.Return) and ast.unparse(node) != "return []"
-        if not any(
-            (each.__name__, each.__code__.co_firstlineno + line - 1) in reached
-            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        )
-    ]
-    assert missed == []

@@ -68,12 +68,6 @@ def test_its_own_variable_says_which_a_worker_sees(node: Node, kind: Accelerator
     assert visible(node, {"CUDA_VISIBLE_DEVICES": "0"}).devices == (0, 1, 2, 3)
 
 
-def test_a_device_file_that_is_missing_hides_a_device(kind: Accelerator, tmp_path: Path) -> None:
-    found = read_with_files(lay_out(tmp_path, kind), kind, frozenset({0, 1, 2}))
-    assert [device.usable for device in found] == [True, True, True, False]
-    assert [device.ordinal for device in found] == [0, 1, 2, None]
-
-
 @pytest.mark.full
 @given(st.sampled_from(TABLE), st.frozensets(st.integers(0, 9)))
 def test_as_many_can_be_used_as_there_are_files(kind: Accelerator, present: CpuSet) -> None:

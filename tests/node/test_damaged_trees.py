@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,9 +22,8 @@ from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy, reserve
 from tests.binding.test_generated import check, near
 from tests.machines.tree import AMD, IN_MEMORY, INTEL, Gpu, Machine, build, cores, write
-from tests.support.answers import bounded, explained
+from tests.support.answers import bounded
 from tests.support.examples import examples, nightly
-from tests.support.launching import REPORTER
 from tests.support.texts import slips
 
 GROUPS = ("0-3,8-11", "4-7,12-15")
@@ -214,14 +213,3 @@ def test_any_file_may_be_missing_or_wrong(content: bytes | str | None) -> None:
         result = plan(node, visible(node, {}), 3)
         assert all(binding.cpus <= node.cpus_allowed for binding in result.bindings), file
         assert all(binding.cpus for binding in result.bindings), file
-
-
-def is_explained(case: Case) -> None:
-    words = ["--nproc", str(case.ranks), "--oversubscribe", "--bind", case.policy.name]
-    words += [] if case.allowed is None else ["--allowed-cpus", case.allowed]
-    environ = {} if case.devices is None else {"CUDA_VISIBLE_DEVICES": case.devices}
-    with damaged(case.machine, case.damages) as root, suppress(FileNotFoundError):
-        explained([*words, f"--sysfs-root={root}", str(REPORTER)], environ)
-
-
-test_any_damaged_tree_is_explained = examples(4, 40)(given(cases())(is_explained))

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import amd, cpus, nvidia, pci
+from spawnlaunch.node import cpus, nvidia, pci
 from spawnlaunch.node.visible import visible
 from tests import machines
 from tests.machines.tree import AMD, ASPEED, INFINIBAND, INTEL, Gpu, Machine, build, node_of, write
@@ -58,14 +56,6 @@ def test_offline_cpus_are_in_no_group() -> None:
     assert cpuset.format(node.numa[0].cpus) == "1,4"
 
 
-def test_more_cpus_than_a_kernel_has_are_not_looked_for(tmp_path: Path) -> None:
-    root = build(tmp_path, DESK)
-    write(root / "sys/devices/system/cpu/online", "0-1048575")
-    reading = effort(lambda: nodes.read(str(root)))
-    assert reading.opened < 1000
-    assert cpuset.format(nodes.read(str(root)).cpus_online) == "0-7"
-
-
 def test_allowed_cpus_narrow_and_never_widen(tmp_path: Path) -> None:
     root = str(build(tmp_path, DESK))
     assert nodes.read(root, cpuset.parse("2-3,90")).cpus_allowed == {2, 3}
@@ -107,6 +97,7 @@ def test_a_snapshot_keeps_the_mask_and_the_memory_nodes_of_its_process() -> None
 
 def test_the_newer_names_of_groups_are_read_where_the_older_ones_are_gone(tmp_path: Path) -> None:
     root = build(tmp_path, DESK)
+    (root / "sys/devices/system/cpu/cpu²").mkdir()  # no number, though Python calls it a digit
     for older, newer in (("thread_siblings", "core_cpus"), ("core_siblings", "package_cpus")):
         for file in root.rglob(f"{older}_list"):
             file.rename(file.with_name(f"{newer}_list"))
@@ -220,15 +211,6 @@ def test_a_container_may_use_the_devices_that_it_has_files_of(
     assert bool(warnings) == warned
 
 
-def test_a_render_node_that_may_not_be_opened_is_not_counted(tmp_path: Path) -> None:
-    root = build(tmp_path, machines.LUMI)
-    for minor in range(129, 137):
-        if minor != 131:
-            write(root / f"dev/dri/renderD{minor}", "")
-    found = amd.read(bus_of(root), str(root / "dev"), [])
-    assert [device.usable for device in found] == [True, True, False, *[True] * 5]
-
-
 def test_kfd_gives_amd_devices_their_order_and_pci_their_number(tmp_path: Path) -> None:
     root = build(tmp_path, machines.LUMI)
     kfd = root / "sys/class/kfd/kfd/topology/nodes"
@@ -277,16 +259,3 @@ def test_a_machine_without_sys_is_its_cpus_and_a_warning(tmp_path: Path) -> None
     assert len(node.cores) == 3
     assert len(node.warnings) == 1
     assert plan(node, visible(node, {}), 2).bindings[0].cpus
-
-
-def test_reading_imports_nothing_heavy() -> None:
-    """The launch path pays for every import; these are the ones that cost most."""
-    program = (
-        "import sys; import spawnlaunch.node.visible, spawnlaunch.binding.apply, "
-        "spawnlaunch.binding.picture, spawnlaunch.node as n; n.read(); "
-        "print(*sorted({'torch', 'numpy', 'psutil', 'dataclasses', 'subprocess', 'ctypes', "
-        "'pathlib', 'inspect'} & set(sys.modules)))"
-    )
-    program = f"import sys; sys.path.insert(0, {os.getcwd()!r}); {program}"
-    command = [sys.executable, "-I", "-S", "-c", program]
-    assert subprocess.check_output(command).strip() == b""

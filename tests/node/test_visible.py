@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.binding.claims import step_devices
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import DEVICE_LISTS, ZE_MASK, Visible, visible
 from tests import machines
 from tests.machines.tree import AMD, INTEL, Gpu, node_of
-from tests.support.slurm_variables import of_slurm
 
 H100 = "GPU-0000000{}-0000-0000-0000-000000000000"
 
@@ -194,21 +192,3 @@ def test_a_list_of_devices_where_there_are_none_is_named(nvidia: Node) -> None:
     assert seen.devices == ()
     assert "shows none" in seen.warnings[0]
     assert visible(nvidia._replace(devices=()), {}).warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("value", "tasks", "devices"),
-    [
-        ("0,1,2,3", 4, (0, 1, 2, 3)),
-        ("4-7", 2, (4, 5, 6, 7)),
-        ("3", 4, None),  # --gpus-per-task: the task's own
-        ("3", 1, (3,)),
-        ("0,99", 2, None),
-        ("GPU-1", 1, None),
-        ("", 1, None),
-    ],
-)
-def test_the_devices_of_a_slurm_step(
-    nvidia: Node, value: str, tasks: int, devices: tuple[int, ...] | None
-) -> None:
-    assert step_devices(nvidia, of_slurm("step_devices", SLURM_STEP_GPUS=value), tasks) == devices

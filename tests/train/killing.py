@@ -7,12 +7,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 
 from tests.support.late import Late
+from tests.support.launching import LAUNCHER, start
 from tests.support.processes import nothing_left_behind, processes_with
 from tests.train import ranks as running
 from tests.train.ranks import (
@@ -20,10 +20,7 @@ from tests.train.ranks import (
     ROOT,
     complete,
     environment,
-    finish,
     history,
-    start,
-    until,
 )
 
 checkpoint = Late("spawnlaunch.train.checkpoint")
@@ -68,45 +65,12 @@ class Noisy(Language):
 """
 
 
-def kill_and_resume(
-    cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int = 0
-) -> int:
-    """Compare a killed run with one that nobody killed; how many kills hit a run under way.
-
-    The ranks of the first have so many ``loaders`` each, those of the other read by themselves.
-    """
-    (cwd / "noisy.py").write_text(NOISY)
-    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", str(steps))
-    ranks = start(world, *flags, "--out", "whole", cwd=cwd)
-    until(ranks[0], "writing to")
-    began = time.monotonic()
-    assert [one.status for one in finish(ranks)] == world * [0]
-    whole_s = time.monotonic() - began
-    flags = (*flags, "--loader-workers", str(loaders))
-    moments, hits = random.Random(seed), 0
-    for number in range(kills):
-        ranks = start(world, *flags, "--out", "killed", cwd=cwd)
-        until(ranks[0], "writing to")
-        # The first comes at once: on a busy machine all others may come too late.
-        time.sleep(number and moments.uniform(0, 1.2 * whole_s / kills))
-        hits += ranks[0].poll() is None
-        for rank in ranks:
-            rank.send_signal(signal.SIGKILL)
-        ended = finish(ranks)
-        assert all(one.status in (-signal.SIGKILL, 0) for one in ended), ended
-        all_are_whole(cwd / "killed")
-    complete(world, *flags, "--out", "killed", cwd=cwd)
-    assert history(cwd / "killed") == history(cwd / "whole")
-    assert weights(cwd / "killed") == weights(cwd / "whole")
-    assert not list((cwd / "killed").glob("*.part"))
-    return hits
-
-
 def kill_one_and_resume(
     cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int
 ) -> tuple[int, int]:
-    """As ``kill_and_resume``, under the launcher: each time a rank of it is killed, or itself.
+    """Compare a run with one of which a rank, or the launcher itself, is killed again and again.
 
+    Ranks of the killed run have so many ``loaders`` each; those of the other read by themselves.
     Returns how many kills hit a rank, and how many the launcher, of a run under way.
     """
     (cwd / "noisy.py").write_text(NOISY)
@@ -117,10 +81,12 @@ def kill_one_and_resume(
     flags = (*flags, "--loader-workers", str(loaders), "--out", "killed")
     moments, hits = random.Random(seed), [0, 0]
     for number in range(kills):
-        mark = f"KILLED={uuid.uuid4().hex}"
+        mark = uuid.uuid4().hex
         with nothing_left_behind(mark):
-            launcher = launch(world, mark, *flags, cwd=cwd)
-            lines = iter(launcher.stdout.readline, "")  # type: ignore[union-attr]
+            environ = environment(0, 0, 0, KILLED=mark, PYTHONPATH=str(ROOT))
+            words = (*LAUNCHER, "--nproc", world, "--quiet", "--", *flags)
+            launcher = start(*words, cwd=cwd, environ=environ, stderr=subprocess.DEVNULL)
+            lines = iter(launcher.stdout.readline, "")
             under_way = any(line.startswith("[0] writing to") for line in lines)
             time.sleep(number and moments.uniform(0, 2 * whole_s / kills))
             ranks = ranks_of(mark)
@@ -136,20 +102,6 @@ def kill_one_and_resume(
     assert weights(cwd / "killed") == weights(cwd / "whole")
     assert not list((cwd / "killed").glob("*.part"))
     return hits[0], hits[1]
-
-
-def launch(world: int, mark: str, *flags: str, cwd: Path) -> subprocess.Popen[str]:
-    """The launcher with these ranks of the loop, whose processes all have the mark."""
-    name, _, value = mark.partition("=")
-    words = ("--nproc", str(world), "--quiet", "--", *flags)
-    return subprocess.Popen(
-        [sys.executable, "-m", "spawnlaunch", *words],
-        cwd=cwd,
-        env=environment(0, 0, 0, **{name: value, "PYTHONPATH": str(ROOT)}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
 
 
 def ranks_of(mark: str) -> list[int]:

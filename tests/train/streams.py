@@ -63,16 +63,6 @@ class Lengths(Map):
         return LENGTHS
 
 
-class Both(Lengths):
-    def blocks(self, samples):
-        return [50, 0, 23, *[30] * 11]
-
-
-class Drawn(Lengths):
-    def weights(self, samples):
-        return np.where(np.arange(len(samples)) % 5, 1.0, 3.0)
-
-
 class InTurn(IterableDataset):
     def __init__(self, rows):
         self.rows = rows
@@ -139,7 +129,7 @@ class Spent(Turns):
         __iter__ = lambda self: self.coming
         coming = iter([Rows()[i] for i in range(20)])
 '''
-KINDS = ("Both", "States", "Map", "Drawn", "Turns", "Buffered")
+KINDS = ("Lengths", "States", "Map", "Turns", "Buffered")
 STEPS = 24
 FLAGS = (
     *("--device", "cpu", "--lr", "1e-3", "--schedule", "linear", "--warmup", "0", "--clip", "0.5"),
@@ -150,8 +140,7 @@ Taken = dict[float, Counter[int]]  # how often each sample is in the step of thi
 
 def flags_of(kind: str) -> tuple[str, ...]:
     """Those that every run of a kind of data has."""
-    by_tokens = kind in ("Lengths", "Both", "Drawn")
-    size = ("--global-tokens", "700") if by_tokens else ("--global-batch", "48")
+    size = ("--global-tokens", "700") if kind == "Lengths" else ("--global-batch", "48")
     return (*FLAGS, *size, "--task", f"streams.py:{kind}")
 
 

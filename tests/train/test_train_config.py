@@ -95,25 +95,17 @@ def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
     ("flags", "seen", "remedy"),
     [
         (["--steps", "0"], "--steps: '0'", "type 1 or more"),
-        (["--steps", "many"], "--steps: 'many'", "type 1 or more"),
         (["--steps", "3", "--epochs=2"], "--steps and --epochs both", "leave one of them out"),
-        (["--batch-size", "-4"], "--batch-size: '-4'", "type 1 or more"),
         (["--lr", "abc"], "--lr: 'abc'", "type a number above 0 such as 3e-3"),
-        (["--lr", "nan"], "--lr: 'nan'", "type a number above 0 such as 3e-3"),
         (["--width", "100"], "--width: '100'", "type a multiple of 32 from 32 to 8192"),
-        (["--context", "0"], "--context: '0'", "type a whole number from 1 to 4096"),
         (["--device", "tpu"], "--device: 'tpu'", "type auto, cpu or cuda"),
-        (["--betas", "0.9"], "--betas: '0.9'", "type two numbers from 0 to below 1, such as 0.9,"),
         (["--betas", "0.9,1"], "--betas: '0.9,1'", "type two numbers from 0 to below 1"),
         (["--schedule", "step"], "--schedule: 'step'", "type cosine, linear or constant"),
         (["--best", "f1:up"], "--best: 'f1:up' names no measure", "type f1, f1:max or f1:min"),
-        (["--best", ":max"], "--best: ':max' names no measure", "type max, max:max or max:min"),
-        (["--best", ""], "--best: '' names no measure", "type accuracy, accuracy:max or"),
         (["--out", ""], "--out: the path is empty", "type the name of a directory"),
         (["--max-time", "90"], "--max-time: '90'", "type 90s, 45m, 12h, 2d"),
         (["--precision", "int8"], "--precision: 'int8'", "type fp32, bf16 or fp16"),
         (["--task", "nope"], "--task: there is no task 'nope'", "type language, classify"),
-        (["--task", "my.py"], "--task: there is no task 'my.py'", ", my.py:Class or "),
         (["--task", "no.py:A"], "--task: there is no file", "type the path of a Python file"),
         (["--task", "no.such:A"], "--task: there is no module no", "typed as path/to/file.py"),
         (["--task", "math:A"], "--task: math has no class A", "it has none"),
@@ -138,13 +130,6 @@ def test_a_bad_flag_is_one_line_that_says_what_to_type(
     assert seen in said.err
     assert remedy in said.err
     assert said.err.count("\n") == 1
-
-
-@pytest.mark.full
-def test_all_ranks_refuse_a_bad_flag_and_rank_0_says_so(tmp_path: Path) -> None:
-    ranks = run(3, "--steps", "0", cwd=tmp_path)
-    assert [rank.status for rank in ranks] == [2, 2, 2]
-    assert [rank.err.count("\n") for rank in ranks] == [1, 0, 0]
 
 
 @pytest.mark.full

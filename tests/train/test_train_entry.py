@@ -55,15 +55,6 @@ def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
     assert (ended.status, ended.out) == (0, f"{ENTRY.with_name('config.py')}\n"), ended
 
 
-def test_torchrun_can_start_it(tmp_path: Path) -> None:
-    torchrun = tmp_path / "torchrun.py"
-    torchrun.write_text("from torch.distributed.run import main\nmain()\n")
-    flags = ("--standalone", "--nproc-per-node", "2", str(ENTRY), *ONE_STEP)
-    (ended,) = run(0, *flags, cwd=tmp_path, program=torchrun)
-    assert ended.status == 0, ended
-    assert ended.out.count("2 ranks on cpu") == 1
-
-
 @pytest.mark.parametrize("how", ["own.py:Own", "own:Own"])
 def test_a_tasks_own_modules_come_before_what_is_installed(tmp_path: Path, how: str) -> None:
     """As a script's do: before a checkout's package train, too. But behind Python's own."""

@@ -11,7 +11,7 @@ import pytest
 
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
-from tests.train.ranks import assert_refused, complete, metrics, run
+from tests.train.ranks import complete, metrics
 
 torch = Late("torch")
 rows = Late("spawnlaunch.train.tasks.rows")
@@ -23,10 +23,6 @@ pytestmark = [
 causal_lm = Late("spawnlaunch.train.tasks.causal_lm")
 sequence_classification = Late("spawnlaunch.train.tasks.sequence_classification")
 MODEL = json.dumps({"n_layer": 1, "n_embd": 32, "n_head": 2, "n_positions": 64})
-NEO = json.dumps(
-    {"num_layers": 1, "hidden_size": 32, "num_heads": 2, "attention_types": [[["global"], 1]]}
-)
-PARAMETERS = {"gpt2": 23_104, "gpt_neo": 86_496}
 FLAGS = ("--device", "cpu", "--length", "32", "--lr", "5e-3", "--warmup", "0", "--log-every", "1")
 REVIEWS = [
     {"review": f"film {i}: a {word} one", "stars": stars, "verdict": word}
@@ -49,40 +45,31 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "model", "changes"),
-    [
-        ("a.jsonl", "{review} -> {verdict}", "gpt2", MODEL),
-        pytest.param("a.txt", "text", "gpt_neo", NEO, marks=pytest.mark.nightly),
-    ],
-)
-def test_a_causal_model_learns_from_local_text(
-    data: Path, tmp_path: Path, file: str, text: str, model: str, changes: str
-) -> None:
-    flags = ("--task", "causal_lm", "--data", str(data / file), "--text", text)
-    new = ("--model-name", model, "--model-config", changes, "--steps", "15", "--out", model)
+def test_a_causal_model_learns_from_local_text(data: Path, tmp_path: Path) -> None:
+    text = "{review} -> {verdict}"
+    flags = ("--task", "causal_lm", "--data", str(data / "a.jsonl"), "--text", text)
+    new = ("--model-name", "gpt2", "--model-config", MODEL, "--steps", "15", "--out", "new")
     first, _ = complete(2, *FLAGS, *flags, *new, cwd=tmp_path)
-    losses = metrics(tmp_path / model, "loss")
+    losses = metrics(tmp_path / "new", "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
-    said = f" held out (one row in 10); random weights, of the type {model}, "
-    assert f"{said}{PARAMETERS[model]:,} parameters\n" in first.out
+    said = " held out (one row in 10); random weights, of the type gpt2, 23,104 parameters\n"
+    assert said in first.out
     # What was written is fine-tuned further, and begins where it ended.
-    old = ("--model-name", f"{model}/model", "--steps", "2", "--out", "tuned")
+    old = ("--model-name", "new/model", "--steps", "2", "--out", "tuned")
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
-    assert f"; weights of {model}/model\n" in first.out
+    assert "; weights of new/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
     # And it is evaluated as it is, and has the loss that it ended with.
-    old = ("--model-name", f"{model}/model", "--eval-only", "--out", "evaluated")
+    old = ("--model-name", "new/model", "--eval-only", "--out", "evaluated")
     complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
     evaluation = json.loads((tmp_path / "evaluated/evaluation.json").read_text())
-    best = min(metrics(tmp_path / model, "validation_loss"))
+    best = min(metrics(tmp_path / "new", "validation_loss"))
     assert evaluation["validation"]["loss"] == pytest.approx(best, abs=1e-4)
 
 
-@pytest.mark.parametrize("file", ["saved"])
-def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, file: str) -> None:
-    flags = ("--task", "sequence_classification", "--data", str(data / file), "--text", "review")
+def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path) -> None:
+    flags = ("--task", "sequence_classification", "--data", str(data / "saved"), "--text", "review")
     more = ("--label", "stars", "--model-config", MODEL, "--steps", "40", "--out", "here")
     first, _ = complete(2, *FLAGS, *flags, *more, cwd=tmp_path)
     # It may be tested later, with data that it was not started with.
@@ -115,7 +102,6 @@ def refused(data: Path, tmp_path: Path, /, **change: str) -> str:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"data": "none.csv"}, "--data: cannot read none.csv: "),
         ({"text": "body"}, "--text: there is no column 'body'; the columns are review, s"),
         (
             {"model_config": '{"n_positions": 16}'},
@@ -129,14 +115,7 @@ def refused(data: Path, tmp_path: Path, /, **change: str) -> str:
             "hidden_size?), no 'nlayers' (did you mean n_layer?); its keys for the model's size "
             "are n_layer, n_embd, n_head",
         ),
-        ({"model_config": '{"n_embd": 33}'}, '--model-config: {"n_embd": 33}: `embed_dim` must'),
         ({"model_config": '{"n_layer": "a"}'}, "Field 'n_layer' expected int, got str"),
-        ({"model_config": "[2]"}, "--model-config: [2] is no JSON object; type one such as "),
-        ({"model_config": "n_layer=2"}, "--model-config: n_layer=2 is no JSON: "),
-        (
-            {"model_name": "gpt_neo", "model_config": '{"n_layer": 2}'},
-            "has no 'n_layer' (did you mean num_layers",
-        ),
         (
             {"model_name": "openai-community/gpt2"},
             "type hf download openai-community/gpt2 --local-dir gpt2, then --model-name gpt2",
@@ -190,15 +169,6 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
     assert "(one row in 10); random" in task.describe()
     with pytest.raises(RefusedError, match=r"; type --test FILE$"):
         task.dataset("test")
-
-
-def test_a_classifier_writes_nothing_before_it_is_refused(data: Path, tmp_path: Path) -> None:
-    flags = ("--task", "sequence_classification", "--data", str(data / "a.csv"), "--text", "review")
-    more = ("--label", "stars", "--model-name", "gpt2-medium", "--out", "here")
-    ranks = run(2, *FLAGS, *flags, *more, cwd=tmp_path)
-    assert_refused(ranks, "--model-name: gpt2-medium is neither ")
-    assert ranks[0].out == ""
-    assert not (tmp_path / "here").exists()
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:

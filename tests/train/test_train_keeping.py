@@ -112,15 +112,9 @@ REFUSED = [
     ((), "here already holds a run; type another --out, --resume auto to go on with it, or --ov"),
     (("--resume", "auto", "--seed", "4"), "here/step-00000004 is of another run: its seed is 0 an"),
     (("--resume", "auto", "--width", "5"), "here/step-00000004 is of another model: "),
-    (("--resume", "here/step-00000002"), "here already holds a run; type another --out"),
     (("--overwrite", "--init", "here"), "--overwrite would remove what --init begins from, here; "),
-    (("--overwrite", "--init", "none.pt"), "--init: cannot read none.pt"),
     (("--overwrite", "--resume", "none"), "--resume: none is damaged"),
     (("--overwrite", "--warmup", "99"), "--warmup is 99, and the run has"),
-    (
-        ("--overwrite", "--resume", "here/step-00000002"),
-        "--overwrite would remove what --resume begins from",
-    ),
     (("--overwrite", "--eval-only", "--init", "here"), "--eval-only trains nothing that could re"),
     (("--overwrite", "--resume", "auto"), "--overwrite begins anew, and --resume auto and --reque"),
 ]

@@ -4,18 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.killing import kill_and_resume, kill_one_and_resume
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (2, 2), (3, 0), (3, 2)])
-def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
-    tmp_path: Path, world: int, loaders: int
-) -> None:
-    hits = kill_and_resume(tmp_path, world, steps=400, kills=20, seed=world, loaders=loaders)
-    print(f"{hits} of 20 kills hit a run of {world} ranks, {loaders} loaders each, under way")
-    assert hits >= 18
+from tests.train.killing import kill_one_and_resume
 
 
 @pytest.mark.nightly

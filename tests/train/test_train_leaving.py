@@ -1,7 +1,6 @@
 """A worker that is interrupted, or whose peer is gone, ends and says so."""
 
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.train.exit import PREEMPTED
-from tests.support.patience import PATIENCE_S
+from tests.support.launching import launch
 from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, until
 from tests.train.ranks import finish as finish_ranks
 
@@ -79,14 +78,11 @@ LATE = 'test "$RANK" -ne 0 || sleep 1; exec "$0" -m spawnlaunch.train "$@"'
 
 def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path) -> None:
     """The launcher stops all others when the first rank has left."""
-    words = ("-m", "spawnlaunch", "--nproc", "3", "--quiet", "--no-python", "sh", "-c", LATE)
-    ended = subprocess.run(
-        [sys.executable, *words, sys.executable, "--best", "accuracy:up"],
+    ended = launch(
+        *("--nproc", 3, "--quiet", "--no-python", "sh", "-c", LATE),
+        *(sys.executable, "--best", "accuracy:up"),
         cwd=tmp_path,
-        env=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
+        environ=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
     )
     assert ended.returncode == 2
     said = "train: error: argument --best: 'accuracy:up' names no measure to compare; "

@@ -5,7 +5,6 @@ import random
 import wave
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +126,6 @@ def test_an_image_of_any_shape_becomes_a_square(
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        ([], "data has no images in directories named after their classes, such as"),
         (["data/1.png"], "data has no images in directories named after their classes, such as"),
         (["data/train/a/1.png", "data/val/b/1.png"], "the class 'b' is in validation only"),
         (["data/a/1.png"], "data leaves no images for train; give it more"),
@@ -143,16 +141,6 @@ def test_a_directory_without_images_is_refused(tmp_path: Path, made: list[str], 
     assert said in str(refused.value)
 
 
-def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    paint(tmp_path / "images", 6)
-    for file in (tmp_path / "images" / "red").iterdir():
-        file.write_bytes(file.read_bytes()[:40])
-    flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "4")
-    (ended,) = run(1, *flags, cwd=tmp_path)
-    assert ended.status == 1
-    assert "cannot read the image " in ended.err
-
-
 def test_speech_is_written_down(spoken: Path) -> None:
     flags = (*COMMON, *SPEECH, "--steps", "40", "--eval-every", "0", "--save-every", "0")
     (ended,) = complete(1, *flags, cwd=spoken)
@@ -160,21 +148,7 @@ def test_speech_is_written_down(spoken: Path) -> None:
     assert metrics(spoken / "here", "wer")[-1] < 0.5
     assert "heard: " in ended.out
     assert (spoken / "here" / "model" / "preprocessor_config.json").exists()
-
-
-def test_the_word_error_rate_is_the_same_on_any_number_of_ranks(spoken: Path) -> None:
-    flags = (*COMMON, *SPEECH, "--steps", "6", "--global-batch", "12", "--eval-batch-size", "2")
-    found = []
-    for world in (1, 2):
-        complete(world, *flags, "--out", f"{world}", cwd=spoken)
-        found.append([metrics(spoken / f"{world}", name) for name in ("wer", "validation_loss")])
-    assert found[0][0] == found[1][0]
-    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
-    saved = ("--model-name", "1/model", "--model-config", "{}", "--eval-only", "--out", "again")
-    complete(1, *flags, *saved, cwd=spoken)
-    again: Any = json.loads((spoken / "again" / "evaluation.json").read_text())
-    assert again["validation"]["wer"] == found[0][0][-1]
-    complete(1, *flags, "--loss-only", "--out", "none", cwd=spoken)
+    complete(1, *flags, "--steps", "1", "--loss-only", "--out", "none", cwd=spoken)
     assert metrics(spoken / "none", "wer") == []
 
 
@@ -182,18 +156,13 @@ def test_the_word_error_rate_is_the_same_on_any_number_of_ranks(spoken: Path) ->
     ("rate", "flags", "said"),
     [
         (8_000, (), "0.wav has 8,000 samples per second, and the model takes 16,000; type ffmpeg"),
-        (0, (), "0.wav: "),
-        (16_000, ("--audio", "sound"), "--audio: there is no column 'sound'; the columns are"),
         (16_000, ("--length", "37"), "writes 40 tokens at most, 4 of them before the text; type"),
     ],
 )
 def test_what_is_no_recording_is_refused(
     spoken: Path, rate: int, flags: tuple[str, ...], said: str
 ) -> None:
-    if rate:
-        tone(spoken / "0.wav", 100, rate)
-    else:
-        (spoken / "0.wav").write_bytes(b"no sound")
+    tone(spoken / "0.wav", 100, rate)
     (ended,) = run(1, *COMMON, *SPEECH, *flags, cwd=spoken)
     assert (ended.status, ended.err.count("\n")) == (2, 1), ended
     assert said in ended.err

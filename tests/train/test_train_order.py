@@ -2,7 +2,6 @@
 
 import functools
 import tracemalloc
-from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
@@ -128,15 +127,6 @@ def test_a_million_million_samples_cost_no_memory() -> None:
     assert peak < 1 << 20
 
 
-def test_above_a_million_samples_the_order_is_that_of_its_version() -> None:
-    length, places = STORED + 1, np.arange(99)
-    new, old = (Shuffled(length, 3, version).at(4, places) for version in (2, 1))
-    assert (old == permutation(length, 3, 4)[:99]).all()
-    assert (new == Bijection(length, 3, 4).at(places)).all()
-    fewer = [Shuffled(STORED, 3, version).at(4, places).tolist() for version in (2, 1)]
-    assert fewer[0] == fewer[1]
-
-
 @given(kinds(), st.integers(RANKS**2, 40), small, st.integers(1, RANKS), st.integers(1, RANKS))
 def test_ranks_and_passes_do_not_change_a_global_batch(
     kind: Kind, batch: int, steps: int, world: int, accumulate: int
@@ -176,28 +166,6 @@ def test_a_run_that_goes_on_takes_what_would_have_come(
         budgets = order.record(behind)["budgets"]
         order = Order(ByLength(kind.kind, kind.lengths, kind.seed, budgets), batch)
     assert list(order.batches(behind, more)) == whole[steps:]
-
-
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), seeds, small)
-def test_blocks_are_read_once_and_few_at_a_time(sizes: list[int], seed: int, window: int) -> None:
-    of = np.repeat(np.arange(len(sizes)), sizes)
-    if not len(of):
-        return
-    kind = Blocks(np.array(sizes), seed, window)
-    blocks = of[kind.at(7, np.arange(len(of)))].tolist()
-    last = {block: place for place, block in enumerate(blocks)}
-    first = {block: place for place, block in reversed(list(enumerate(blocks)))}
-    for place in range(len(blocks)):
-        assert sum(first[one] <= place <= last[one] for one in first) <= window
-
-
-@given(st.lists(st.integers(0, 9) | st.floats(0, 9), min_size=1, max_size=900), seeds)
-def test_samples_are_drawn_as_often_as_they_weigh(weights: list[float], seed: int) -> None:
-    every = np.array([*weights, 1.0])
-    drawn = Counter(Weighted(every, seed).at(3, np.arange(len(every))).tolist())
-    due = every / every.sum() * len(every)
-    assert all(due[one] - 2 < drawn[one] < due[one] + 2 for one in range(len(every)))
-    assert not any(drawn[one] for one in range(len(every)) if every[one] == 0)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=300), st.integers(1, 20), small)

@@ -91,13 +91,6 @@ def test_a_bar_reaches_the_terminal_of_a_launcher_through_its_pipe(tmp_path: Pat
 
 
 @pytest.mark.full
-def test_a_run_is_overwritten_where_told_to(tmp_path: Path) -> None:
-    for _ in range(2):
-        complete(0, *TINY, "--out", "kept", "--overwrite", cwd=tmp_path)
-    assert len((tmp_path / "kept" / "metrics.jsonl").read_text().splitlines()) == 4
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_an_output_directory_that_cannot_be_is_refused(tmp_path: Path, out: str) -> None:
     (tmp_path / "file").write_text("not a directory")

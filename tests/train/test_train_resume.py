@@ -9,7 +9,7 @@ import pytest
 
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
-from tests.train.killing import FLAGS, NOISY, kill_and_resume, kill_one_and_resume
+from tests.train.killing import FLAGS, NOISY, kill_one_and_resume
 from tests.train.past import PAST
 from tests.train.ranks import complete, history, metrics, run
 
@@ -40,12 +40,6 @@ def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
     file.write_bytes(content)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("world", [2, 3])
-def test_a_killed_run_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int) -> None:
-    assert kill_and_resume(tmp_path, world, steps=24, kills=2, seed=world) > 0
 
 
 @pytest.mark.full
@@ -108,26 +102,6 @@ def test_a_complete_run_is_only_validated_again(copy: Path, whole: Path) -> None
     first, *_ = complete(2, *FLAGS, "--steps", "20", "--out", "copy", cwd=copy.parent)
     assert "step 20/20" not in first.out
     assert history(copy) == history(whole)
-
-
-@pytest.mark.full
-def test_another_number_of_ranks_goes_on_with_the_next_samples(copy: Path, whole: Path) -> None:
-    shutil.rmtree(copy / LAST)
-    (copy / "best").unlink()
-    flags = (*FLAGS, "--global-batch", "8", "--steps", "20", "--out", "copy")
-    complete(3, *flags, cwd=copy.parent)
-    assert metrics(copy, "samples") == metrics(whole, "samples")
-    assert metrics(copy, "loss")[:18] == metrics(whole, "loss")[:18]
-    # The same samples and weights, added up in another order.
-    assert metrics(copy, "loss")[18:] == pytest.approx(metrics(whole, "loss")[18:], rel=1e-5)
-
-
-@pytest.mark.full
-def test_a_path_begins_a_new_run_from_an_old_checkpoint(copy: Path, whole: Path) -> None:
-    flags = ("--steps", "20", "--out", "new", "--resume", str(copy / "step-00000015"))
-    complete(2, *FLAGS, *flags, cwd=copy.parent)
-    new, old = history(copy.parent / "new"), history(whole)
-    assert new == [line for line in old if line["step"] > 15]
 
 
 @pytest.mark.full

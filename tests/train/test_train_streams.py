@@ -20,7 +20,9 @@ def test_steps_and_weights_are_those_of_one_rank_after_kills_and_resizes(
 ) -> None:
     alone = undisturbed(tmp_path, kind)
     assert len(alone) == STEPS
-    launches = rough(tmp_path, kind, random.Random(kind), most=3, kills=1 if kind == "Both" else 2)
+    launches = rough(
+        tmp_path, kind, random.Random(kind), most=3, kills=1 if kind == "Lengths" else 2
+    )
     whole = set()
     for launch in launches:
         for rate, samples in launch.items():

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.late import Late
-from tests.train.ranks import TINY_MODEL, complete, history, metrics, run, weights
+from tests.train.ranks import TINY_MODEL, complete, history, metrics, weights
 
 torch = Late("torch")
 pytestmark = pytest.mark.full
 
 TASK = """
-import os, weakref
+import os
 import torch
 from torch import nn
 from spawnlaunch.train.task import Task
@@ -87,27 +87,6 @@ class Counts(Task):
             model.seen += int(os.environ["RANK"]) + 1
             print(f"seen {int(model.seen)}", flush=True)
         return model(batch).sum(), torch.tensor(len(batch))
-
-
-class Littering(Base):
-    alive, kept = 0, []
-
-    def loss(self, model, batch):
-        class Circle:
-            pass
-
-        one = Circle()
-        one.itself = one
-        Littering.alive += 1
-        weakref.finalize(one, self.gone)
-        self.kept.append(one)  # for longer than from one collection to the next
-        del self.kept[:-5]
-        print(f"alive {Littering.alive}", flush=True)
-        return super().loss(model, batch)
-
-    @staticmethod
-    def gone():
-        Littering.alive -= 1
 
 
 class Mapped(Base):
@@ -191,14 +170,6 @@ def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
     assert [int(lines[-1][5:]) for lines in seen] == last
 
 
-def test_garbage_that_outlived_a_collection_goes_too(cwd: Path) -> None:
-    flags = ("--gc-every", "2", "--steps", "40", "--eval-every", "0", "--eval-batch-size", "1")
-    first, *_ = complete(1, *FLAGS, *task("Littering"), *flags, cwd=cwd)
-    alive = [int(line.split()[1]) for line in first.out.splitlines() if line.startswith("alive")]
-    assert len(alive) > 40
-    assert max(alive) < 15
-
-
 def test_dataset_is_asked_once_for_each_split(cwd: Path) -> None:
     flags = ("--eval-splits", "train,validation,test", "--loader-workers", "1")
     complete(2, *FLAGS, *task("Base"), *flags, cwd=cwd)
@@ -252,15 +223,3 @@ def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
     before = kept_bytes(model)
     checkpoint_activations(model)
     assert kept_bytes(model) < before / 2
-
-
-# What no model needs: a step that learns from a parameter now and then is told of the flag.
-
-
-def test_a_parameter_that_is_used_now_and_then_needs_the_flag(tmp_path: Path) -> None:
-    from tests.train.test_train_exact import TASK as TERMS
-
-    (tmp_path / "task.py").write_text(TERMS)
-    ranks = run(2, *FLAGS, *task("Terms"), "--kind", "sometimes", "--steps", "60", cwd=tmp_path)
-    assert all(rank.status for rank in ranks)
-    assert any("--find-unused" in rank.err for rank in ranks), ranks
