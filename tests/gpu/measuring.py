@@ -33,22 +33,6 @@ def the_bench_copies_to_and_from_the_device(machine: Machine) -> Figures:
     return _rows(_bench(machine, "copies,loader-pinned", "--nproc", "gpu"))
 
 
-@check("gpu")
-def the_bench_starts_kernels_and_copies_from_every_numa_node(machine: Machine) -> Figures:
-    """Kernels started per second, copies of 4 bytes, and the matrix of copies by NUMA node."""
-    found = _bench(machine, "launches,latency", "--nproc", "gpu", "--matrix")
-    rates = [end for by_node in found["about"]["matrix"].values() for end in by_node.values()]
-    assert rates, found["about"]
-    assert all(0.1 < rate < 2000 for both in rates for rate in both), rates
-    return {**_rows(found), "matrix": found["about"]["matrix"]}
-
-
-@check("gpu", "two NUMA nodes")
-def the_bench_trains_far_and_near(machine: Machine) -> Figures:
-    """The workload train with the rank next to its device and far from it."""
-    return _rows(_bench(machine, "train", "--nproc", "gpu", "--arms", "far,auto"))
-
-
 @check("NCCL", "two gpus")
 def the_bench_all_reduces_over_nccl(machine: Machine) -> Figures:
     """All-reduce, all-gather and reduce-scatter among the devices, up to a gibibyte."""

@@ -142,20 +142,13 @@ def every_spelling_of_visible_devices_is_foretold(machine: Machine) -> Figures:
 
 
 @check("gpu")
-def nproc_gpu_starts_a_worker_per_device(machine: Machine) -> Figures:
-    """`--nproc gpu` starts as many workers as PyTorch counts devices, each with its own number."""
-    workers = machine.launch("--nproc", "gpu", machine.script("seen")).check().json()
-    ranks = sorted(worker["local_rank"] for worker in workers)
-    assert ranks == list(range(len(machine.devices))), ranks
-    return {"workers": len(workers)}
-
-
-@check("gpu")
-def a_worker_is_pinned_next_to_its_device(machine: Machine) -> Figures:
-    """A worker's CPUs are some of those next to its device, wherever these are known."""
+def nproc_gpu_starts_a_worker_next_to_each_device(machine: Machine) -> Figures:
+    """As many workers as PyTorch counts devices, on CPUs next to them, where these are known."""
     here = node.read()
     seen = visible(here, {})
     workers = machine.launch("--nproc", "gpu", machine.script("seen")).check().json()
+    ranks = sorted(worker["local_rank"] for worker in workers)
+    assert ranks == list(range(len(machine.devices))), ranks
     compared = {}
     for worker in workers:
         number = seen.devices[worker["local_rank"]]
