@@ -1,7 +1,6 @@
 """Under a real Slurm each rank is told what is true of all ranks of its step."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -166,14 +165,3 @@ def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -
     result = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
     check(result.workers, 3)
     assert result.stderr.count("taken from a parent process: ") == 1
-
-
-@pytest.mark.parametrize("start", ["batch", "one task below a shell"])
-def test_one_process_that_lost_its_variables_is_alone(ask: Asker, start: str) -> None:
-    kept = f"PATH={os.environ['PATH']} PYTHONPATH=$PYTHONPATH REPORT_DIR=$REPORT_DIR"
-    command = f"env -i {kept} {LAUNCH} --nproc 2 {REPORTER}; exit $?"
-    if start == "batch":
-        result = ask.sbatch(command, "-N1", "-n2")
-    else:
-        result = ask.run(["srun", "-n1", "sh", "-c", command])
-    assert result.values("WORLD_SIZE") == [("2",), ("2",)]

@@ -87,26 +87,3 @@ def test_a_launcher_or_a_task_for_each_device_on_a_node_of_lumi(
     check(filed_reports(tasks), 8)
     assert set(told(tasks, "MASTER_PORT", "LOCAL_WORLD_SIZE")) == {("25900", "8")}
     assert "replaced what an outer launcher" not in job.output
-
-
-def test_a_toolkits_batch_script_that_starts_a_script_on_every_node(
-    slurm: Slurm, tmp_path: Path
-) -> None:
-    reporter(tmp_path, "train.py")
-    (tmp_path / "srun_script.sh").write_text(
-        "#!/bin/bash\n"
-        "cd ${SLURM_SUBMIT_DIR}\n"
-        "LISTNODES=`scontrol show hostname $SLURM_JOB_NODELIST`\n"
-        'MASTER=`echo $LISTNODES | cut -d" " -f1`\n'
-        "python -m spawnlaunch --nproc_per_node=4 --nnodes=${SLURM_JOB_NUM_NODES} "
-        "--node_rank=${SLURM_NODEID} --master_addr=${MASTER} --master_port=5555 "
-        f"{tmp_path}/train.py hparams/myrecipe.yaml\n"
-    )
-    (tmp_path / "srun_script.sh").chmod(0o755)
-    script = (
-        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:4\n"
-        f"#SBATCH --cpus-per-task=8\nsrun {tmp_path}/srun_script.sh"
-    )
-    completed(slurm, script, tmp_path)
-    check(filed_reports(tmp_path), 8)
-    assert set(told(tmp_path, "MASTER_ADDR", "MASTER_PORT")) == {("node0", "5555")}

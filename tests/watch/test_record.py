@@ -3,10 +3,7 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
@@ -118,26 +115,3 @@ def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGKILL)
         running.launcher.wait()
         assert running.all_gone()  # the recorder too
-
-
-@pytest.mark.full
-def test_memory_explains_a_rank_that_was_killed(tmp_path: Path) -> None:
-    """Of one that holds a tenth of what there is; more than that would disturb others."""
-    script = tmp_path / "killed.py"
-    script.write_text(
-        "import os, signal\n"
-        "total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')\n"
-        "held = b'x' * (total // 9)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = launch("--nproc", 1, "--quiet", script)
-    assert done.returncode == 137
-    assert "spawnlaunch: rank 0 had used " in done.stderr
-    assert "of the " in done.stderr.partition("had used")[2]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="its memory is told by /proc")
-def test_a_rank_that_was_killed_with_little_memory_has_none_told(tmp_path: Path) -> None:
-    done = launch("--nproc", 1, "--quiet", "--no-python", "sh", "-c", "kill -9 $$", cwd=tmp_path)
-    assert done.returncode == 137
-    assert "had used" not in done.stderr

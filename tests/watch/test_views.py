@@ -13,6 +13,7 @@ from tests.support.launching import ROOT, WORKERS, clean_environ, run
 from tests.support.processes import until
 from tests.support.required import require_programs
 from tests.support.watching import launched
+from tests.watch.ranks import looked_at
 
 require_programs("tmux", package="tmux")
 
@@ -38,7 +39,13 @@ def noted(record: Path) -> set[tuple[str, int]]:
     return {(line["note"], line["rank"]) for line in lines(record) if line["kind"] == "note"}
 
 
+def logged(out: Path, loss: float) -> list[dict[str, Any]]:
+    """The lines of the loop's log with this loss."""
+    return [line for line in lines(out) if line.get("loss") == loss]
+
+
 def lines(record: Path) -> list[dict[str, Any]]:
+    """Of all files of a directory that are to their ends there."""
     told = "".join(file.read_text() for file in record.glob("*.jsonl"))
     return [json.loads(line) for line in told.split("\n")[:-1]]
 
@@ -73,6 +80,12 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
         once = run(*shlex.split(command), "--once", hangs, check=True).stdout
         (grows,) = (line for line in once.splitlines() if "! rank 2: memory grew by" in line)
         assert "by the record)" in once.partition(grows)[2].partition("!")[0] or "record" in grows
+        told = looked_at(dict.fromkeys(launch.workers, 0))[0]["progress"]
+        until(lambda: logged(tmp_path / "out", told["loss"]), "the loop has logged what it tells")
+        (at, *_) = logged(tmp_path / "out", told["loss"])
+        assert (told["steps"], told["rate"]) == (100000, at["samples_per_second"])
+        assert at["step"] <= told["step"] < at["step"] + 1000
+        assert told["compute_s"] > 0
         # Launches of other tests may come before this one, and fill the screen for a moment.
         until(lambda: RED in tmux("capture-pane", "-e", "-p", "-t", "first"), "it is red")
         plain = f"cd {ROOT}; NO_COLOR=1 exec {command}"
