@@ -40,20 +40,6 @@ def test_rank_0_is_the_first_of_a_host_file_with_comments_and_counts(
     assert result.workers[0]["hostname"] == "node3"
 
 
-def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
-    ask: Asker, tmp_path: Path
-) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("node3\nnode1\nnode1\n")
-    step = ["srun", "-N2", "-n3", "-m", "arbitrary", "-w", "node1,node1,node3", *LAUNCHER]
-    result = ask.run([*step, REPORTER], SLURM_HOSTFILE=str(hosts))
-    assert result.status == 2
-    assert "rank 0 is on node1 (SLURMD_NODENAME)" in result.stderr
-    assert "type --master-addr node1" in result.stderr
-    result = ask.run([*step, "--master-addr", "node1", PROVER], SLURM_HOSTFILE=str(hosts))
-    check(result.workers, 3)
-
-
 def variables(worker: Report) -> dict[str, str]:
     """Slurm's of a worker, but for those that tell one step from another."""
     assert worker["environ"]["SLURM_TASK_PID"] == str(worker["pid"])

@@ -14,8 +14,9 @@ from spawnlaunch.watch import story
 from tests.support.launching import LAUNCHER, WORKERS, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import children, until
+from tests.support.processes import until
 from tests.support.watching import launched
+from tests.watch.ranks import recorder_and_guard
 
 REPORT = (sys.executable, "-m", "spawnlaunch.report")
 FAILS = "import sys, time\ntime.sleep(1)\nraise ValueError(sys.argv[1])\n"
@@ -117,11 +118,7 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
         *("--nproc", 2, "--quiet", "--record", record, WORKERS / "sleep.py"), directory=tmp_path
     ) as running:
         until(lambda: "attempt" in "".join(map(Path.read_text, record.glob("*"))), "it began")
-        (recorder,) = (
-            pid
-            for pid in children(running.pid)
-            if Path(f"/proc/{pid}/comm").read_text() != "spawnlaunch grd\n"
-        )
+        recorder, _ = recorder_and_guard(running.pid)
         os.kill(recorder, number)
         until(lambda: not Path(f"/proc/{recorder}/stat").exists(), "it was reaped")
         until(lambda: "the record breaks off here" in running.stderr, "it is said")

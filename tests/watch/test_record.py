@@ -9,6 +9,7 @@ from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
 from tests.support.watching import launched
 from tests.watch.conftest import Recorded
+from tests.watch.ranks import recorder_and_guard
 
 USES = """
 import os, resource, sys
@@ -84,7 +85,7 @@ def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: 
         "--nproc", 2, "--record", record.directory, script, directory=tmp_path
     ) as running:
         running.read_until(2)
-        recorder, guard = _children(running.pid)
+        recorder, guard = recorder_and_guard(running.pid)
         until(lambda: len(record.of_kind("sample")) > 3, "there are samples")
         until(lambda: record.of_kind("output"), "the first line was seen")
         size = Path(f"/proc/{guard}/status").read_text()
@@ -96,15 +97,6 @@ def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: 
     last = record.of_kind("sample")[-1]
     assert last["ranks"] == [0, 1]
     assert 60 << 20 < last["memory"][1] - last["memory"][0] < 80 << 20
-
-
-def _children(launcher: int) -> tuple[int, int]:
-    """The recorder, and the guard."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    names = {Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in children}
-    guard = names.pop("spawnlaunch grd")
-    (recorder,) = names.values()
-    return recorder, guard
 
 
 def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:

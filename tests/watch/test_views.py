@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.support.launching import ROOT, WORKERS, clean_environ, run
-from tests.support.processes import until
+from tests.support.processes import children, until
 from tests.support.required import require_programs
 from tests.support.watching import launched
-from tests.watch.ranks import looked_at
+from tests.watch.ranks import looked_at, recorder_and_guard
 
 require_programs("tmux", package="tmux")
 
@@ -69,18 +69,20 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
         def shows() -> bool:
             """All ranks, whoever else has launched something."""
             rows = [line.split() for line in screen()]
-            return all(any(str(pid) in row for row in rows) for pid in launch.workers)
+            return all(any(str(pid) in row for row in rows) for pid in pids)
 
         def said_by_top(rank: int, words: str) -> bool:
             return any(line.startswith(f"  ! rank {rank}: ") and words in line for line in screen())
 
         until(lambda: said_by_top(1, "a step takes it"), "top names the slow rank")
+        pids = children(recorder_and_guard(launch.pid)[1])
+        assert len(pids) == 4
         until(lambda: said_by_top(2, "memory grew by"), "top names the rank that leaks")
         until(lambda: noted(record) >= TROUBLES - {("stuck", 3)}, "the record has both")
         once = run(*shlex.split(command), "--once", hangs, check=True).stdout
         (grows,) = (line for line in once.splitlines() if "! rank 2: memory grew by" in line)
         assert "by the record)" in once.partition(grows)[2].partition("!")[0] or "record" in grows
-        told = looked_at(dict.fromkeys(launch.workers, 0))[0]["progress"]
+        told = looked_at(dict.fromkeys(pids, 0))[0]["progress"]
         until(lambda: logged(tmp_path / "out", told["loss"]), "the loop has logged what it tells")
         (at, *_) = logged(tmp_path / "out", told["loss"])
         assert (told["steps"], told["rate"]) == (100000, at["samples_per_second"])

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
-import shlex
 import signal
 from collections.abc import Iterator
 
-from spawnlaunch import cli
-from spawnlaunch.errors import UsageError
-from spawnlaunch.flags import Request
 from tests.machine.node import Node
 from tests.machine.play import Host, Played
 from tests.machine.process import Process
@@ -222,35 +217,6 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[facts.Verdict]:
             yield not is_well and f"{host.node.name} ended with {code}, though all could go on"
 
 
-def what_to_type_starts_it_again(played: Played) -> Iterator[facts.Verdict]:
-    """Where somebody is waited for, the line that is said is as that launcher was started."""
-    for host in played.hosts:
-        for who, line in AGAIN_LINE.findall(host.err.text):
-            known = [
-                n for n, each in enumerate(played.hosts)
-                if who in (each.node.name, f"the hub at {each.node.address}", "the hub at node0")
-            ]  # fmt: skip
-            if not known:  # several are named in one line, of whom each has its own
-                continue
-            number = known[0]
-            argv = played.scenario.argvs[number]
-            words = shlex.split(line)
-            typed = words[next(n for n, word in enumerate(words) if word.startswith("--")) :]
-            is_hub = who.startswith("the hub")  # of which others know less
-            try:
-                lines = typed, [*argv, "--no-python", "sh", "worker"]
-                one, other = (_as_read(each, is_hub) for each in lines)
-            except UsageError as error:
-                yield f"{line}: {error}"
-                return
-            yield one != other and f"to start {who} again is said {line}"
-
-
-def _as_read(argv: list[str], is_hub: bool) -> Request:
-    request = cli.parse(argv, {}, "python")._replace(given=())
-    return request._replace(nproc=None) if is_hub else request
-
-
 def who_is_told_ends(played: Played) -> Iterator[facts.Verdict]:
     """A launcher that gets a signal to end does, whatever is slow elsewhere."""
     scenario = played.scenario
@@ -304,6 +270,3 @@ def one_world(played: Played) -> Iterator[facts.Verdict]:
         if count - 1 in spans:
             is_early = spans[count - 1][1] > began + 1e-6
             yield is_early and f"workers of start {count} began before those before had ended"
-
-
-AGAIN_LINE = re.compile(r"waiting up to \S+ s for (.*) to come back; start it there again: (.*)")
