@@ -162,25 +162,15 @@ def nproc_gpu_starts_a_worker_next_to_each_device(machine: Machine) -> Figures:
     return {"cpus": compared}
 
 
-@check("torch")
-def check_names_the_device_of_a_rank(machine: Machine) -> Figures:
-    """`python -m spawnlaunch.check` names a device where PyTorch has one, and finds no fault."""
-    ended = machine.launch("--nproc", "1", "-m", "spawnlaunch.check", "--json")
-    assert ended.status in (0, 1), ended.err
-    found = json.loads(ended.out)
-    rank = found["ranks"][0]
-    assert (rank["device"] is not None) == bool(machine.devices), rank
-    wrong = [each for each in found["findings"] if "device" in str(each)]
-    assert not wrong, wrong
-    return {"device": rank["device_address"], "findings": found["findings"]}
-
-
 @check("gpu")
-def check_all_measures_the_device_of_a_rank(machine: Machine) -> Figures:
-    """`python -m spawnlaunch.check --all` measures on the device, and finds it fast."""
+def check_names_and_measures_the_device_of_a_rank(machine: Machine) -> Figures:
+    """`python -m spawnlaunch.check --all` names the device, measures on it, and finds no fault."""
     ended = machine.launch("--nproc", "1", "-m", "spawnlaunch.check", "--all", "--json")
     assert ended.status in (0, 1), ended.err
-    (measured,) = json.loads(ended.out)["measured"]
+    found = json.loads(ended.out)
+    assert found["ranks"][0]["device"] is not None, found["ranks"]
+    assert not [each for each in found["findings"] if "device" in str(each)], found["findings"]
+    (measured,) = found["measured"]
     assert not measured["device"].startswith("cpu"), measured["device"]
     rates = {key: measured[key] for key in ("gflops", "copied_gb_per_s")}
     assert all(rate > 0 for rate in rates.values()), rates

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Iterator
 
 from tests.machine.node import Node
@@ -13,7 +12,6 @@ from tests.machine.properties import facts
 from tests.machine.scripts import COUNT, End
 
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
-ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
 AGAIN_S = 0.04  # after an answer, until a name server is asked once more
 CALL_S = 30.0  # for others to come, where enough are there
 TALK_S = 15.0  # for launchers to tell each other
@@ -138,31 +136,6 @@ def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[facts.Verdic
             is_wrong = late_s > TALK_S or code != facts.WRONG_USE
             words = f"{host.node.name} ended with {code}, {late_s:.1f} s after all had begun"
             yield is_wrong and words
-
-
-def who_is_gone_is_not_waited_for(played: Played) -> Iterator[facts.Verdict]:
-    """Nor a launcher that somebody has killed after it had joined, before the first start."""
-    scenario, happened = played.scenario, played.happened
-    if len(happened) != 1 or scenario.is_elastic or scenario.refused or scenario.mute:
-        return
-    when, fault, to = happened[0]
-    host = played.hosts[fault.node]
-    began = [p.start for other in played.hosts for p in other.launchers]
-    if (
-        fault.number != signal.SIGKILL
-        or to not in (*host.launchers, *host.guards)
-        or not fault.node
-    ):
-        return
-    joined = max(host.launcher.start + 0.1, played.hosts[0].launcher.start + 1.2)
-    joined += ROUNDS * max(scenario.latencies, default=0.0)
-    if not joined < when < (facts.first_start(played) or played.kernel.now) or _refused(played):
-        return
-    for other in played.hosts:
-        late_s = other.launcher.ended - max(when, *began)
-        if other is not host:
-            words = f"{other.node.name} ended {late_s:.1f} s after nobody could come any more"
-            yield late_s > TALK_S and words
 
 
 def they_meet(played: Played) -> Iterator[facts.Verdict]:
