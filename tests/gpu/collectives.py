@@ -1,4 +1,4 @@
-"""Ranks that meet: over NCCL, over gloo with what is on a device, from a preloaded image."""
+"""Ranks that meet over NCCL, also from a preloaded image."""
 
 import os
 import subprocess
@@ -9,23 +9,14 @@ from tests.gpu.check import Figures, NotRun, check
 from tests.gpu.machine import Machine
 
 
-def _reduce(machine: Machine, backend: str, ranks: int, *flags: str, device: str) -> Figures:
-    words = ("--nproc", str(ranks), *flags, machine.script("reduce"), backend, device)
-    lines = machine.launch(*words).check().json()
-    assert len(lines) == ranks, lines
-    return {"ranks": ranks}
-
-
-@check("torch")
-def gloo_adds_up_on_the_cpu(machine: Machine) -> Figures:
-    """Two ranks add up a tensor on the CPU over gloo."""
-    return _reduce(machine, "gloo", 2, "--oversubscribe", device="cpu")
-
-
 @check("NCCL")
 def nccl_adds_up_with_every_device(machine: Machine) -> Figures:
     """A rank per device adds up a tensor over NCCL."""
-    return _reduce(machine, "nccl", len(machine.devices), device="own")
+    ranks = len(machine.devices)
+    words = ("--nproc", str(ranks), machine.script("reduce"), "nccl", "own")
+    lines = machine.launch(*words).check().json()
+    assert len(lines) == ranks, lines
+    return {"ranks": ranks}
 
 
 def _image(launcher: int) -> int:

@@ -21,12 +21,6 @@ def _rows(result: dict[str, Any]) -> Figures:
     return {"rows": result.get("rows"), "not run": result.get("not_run"), "nodes": result["nodes"]}
 
 
-@check("torch", "numpy", "psutil")
-def the_bench_measures_on_the_cpu(machine: Machine) -> Figures:
-    """The workload compute, in two arms and three rounds."""
-    return _rows(_bench(machine, "compute", "--nproc", "1"))
-
-
 @check("gpu")
 def the_bench_copies_to_and_from_the_device(machine: Machine) -> Figures:
     """Copies between host and device, and of a loader: each rate is one that PCIe can have."""

@@ -111,15 +111,6 @@ def the_plain_example_trains_over_nccl(machine: Machine) -> Figures:
     return {"last line": ended.out.strip().splitlines()[-1]}
 
 
-@check("torch", "numpy", "psutil")
-def a_device_that_is_not_there_is_refused(machine: Machine) -> Figures:
-    """A local rank beyond the last device: one line that says how many there are; status 2."""
-    here = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": str(len(machine.devices))}
-    ended = machine.run("-m", "spawnlaunch.train", "--device", "cuda", "--steps", "1", **here)
-    assert "devices are visible" in ended.check(2).err, ended.err
-    return {"status": 2}
-
-
 @check("NCCL")
 def two_ranks_on_one_device_are_refused_in_a_line(machine: Machine) -> Figures:
     """NCCL takes no two ranks of one device: its last words and what to type; status 2."""
