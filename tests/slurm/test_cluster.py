@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import REPOSITORY, Slurm, processes_in, require_slurm, start
+from tests.cluster.slurm import REPOSITORY, Slurm, processes_in, require_slurm
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
@@ -31,11 +31,6 @@ def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm: Slurm) -> N
     slurm.submit("#!/bin/sh\nsleep 600\n", "--nodes=4")
     slurm.cancel_all()
     assert slurm.idle_nodes() == list(slurm.nodes)
-
-
-def test_a_configuration_that_slurm_refuses_is_an_error_with_slurms_words() -> None:
-    with pytest.raises(RuntimeError, match=r"did not start.*NoSuchSetting"):
-        start(extra="NoSuchSetting=1")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
