@@ -62,13 +62,6 @@ def fails(how: str) -> None:
     time.sleep(3600)
 
 
-def skips(how: str) -> NoReturn:
-    """What pytest raises, which says of itself that it is a builtin."""
-    import pytest
-
-    getattr(pytest, how)("not here")
-
-
 async def soon(number: int) -> int:
     await asyncio.sleep(0)
     return number

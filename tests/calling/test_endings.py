@@ -17,7 +17,6 @@ import pytest
 from spawnlaunch import LaunchError, WorkerError, launch
 from spawnlaunch.calling import exceptions
 from tests.calling import functions
-from tests.support.launching import clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.ports import free_port
 from tests.support.processes import processes_with
@@ -129,22 +128,6 @@ def test_what_is_no_error_arrives_as_itself(error: BaseException, status: int) -
     assert isinstance(cause, WorkerError)
     assert (cause.rank, cause.status) == (0, status)
     assert "in throws" in cause.traceback
-
-
-@pytest.mark.full
-def test_a_rank_that_skips_or_ends_the_session_does_so_to_the_test(tmp_path: Path) -> None:
-    names = {"skip": "skipped", "xfail": "xfailed", "fail": "failed", "exit": "ended"}
-    tests = [
-        f"def test_{name}(): launch(functions.skips, {name!r}, quiet=True)\n" for name in names
-    ]
-    header = "from spawnlaunch import launch\nfrom tests.calling import functions\n"
-    (tmp_path / "test_it.py").write_text(header + "".join(tests))
-    environ = clean_environ(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    done = run(
-        sys.executable, "-m", "pytest", "-q", "-rs", "test_it.py", cwd=tmp_path, environ=environ
-    )
-    assert "1 failed, 1 skipped, 1 xfailed" in done.stdout, done.stdout
-    assert "Exit: not here" in done.stdout
 
 
 # Causes

@@ -1,7 +1,5 @@
 """A real Jupyter kernel launches functions of its cells, shows what they print, and stops."""
 
-import queue
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,43 +36,6 @@ spawnlaunch.launch(sleeps, nproc=2, quiet=True)
 """
 
 
-class Notebook:
-    """A kernel, and what its cells have shown."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def start(self, code: str) -> str:
-        """Run a cell; the result is the id of its messages."""
-        sent: str = self.client.execute(code)
-        return sent
-
-    def shown(self, cell: str, until_stream: str = "") -> dict[str, str]:
-        """What a cell has shown to its end, or so far that a text is on stdout, by kind."""
-        found = dict.fromkeys(("stdout", "stderr", "result", "error", "traceback"), "")
-        deadline = time.monotonic() + PATIENCE_S
-        while not (until_stream and found["stdout"].count(until_stream) == 2):
-            assert time.monotonic() < deadline, found
-            try:
-                message = self.client.get_iopub_msg(timeout=1)
-            except queue.Empty:
-                continue
-            if message["parent_header"].get("msg_id") != cell:
-                continue
-            content = message["content"]
-            match message["msg_type"]:
-                case "stream":
-                    found[content["name"]] += content["text"]
-                case "execute_result":
-                    found["result"] = content["data"]["text/plain"]
-                case "error":
-                    found["error"] = f"{content['ename']}: {content['evalue']}"
-                    found["traceback"] = "\n".join(content["traceback"])
-                case "status" if content["execution_state"] == "idle":
-                    break
-        return found
-
-
 @pytest.fixture
 def kernel(tmp_path: Path) -> Iterator[Any]:
     """A kernel that has a variable of its own, which all that it starts inherits."""
@@ -93,22 +54,37 @@ def test_functions_of_cells_are_launched_and_an_interrupt_stops_all_workers(
     client = kernel.client()
     client.start_channels()
     client.wait_for_ready(timeout=PATIENCE_S)
-    notebook = Notebook(client)
+    stdout: list[str] = []
 
-    shown = notebook.shown(notebook.start(CELL))
-    assert (shown["result"], shown["error"]) == ("[40, 41]", ""), shown
-    lines = sorted(shown["stdout"].splitlines())
+    def show(message: dict[str, Any]) -> None:
+        """Keep what a cell prints; interrupt it when both of its ranks are ready."""
+        if message["msg_type"] == "stream":
+            stdout.append(message["content"]["text"])
+            if "".join(stdout).count("ready") == 2 and "ready" in stdout[-1]:
+                kernel.interrupt_kernel()
+
+    def run(code: str) -> dict[str, Any]:
+        """The reply to a cell, which may have an error; what it prints is in `stdout`."""
+        stdout.clear()
+        done = client.execute_interactive(
+            code, timeout=PATIENCE_S, output_hook=show, user_expressions={"last": "_"}
+        )
+        content: dict[str, Any] = done["content"]
+        return content
+
+    shown = run(CELL)
+    assert shown["status"] == "ok", shown
+    assert shown["user_expressions"]["last"]["data"]["text/plain"] == "[40, 41]"
+    lines = sorted("".join(stdout).splitlines())
     assert lines == ["[0] printed by 0", "[1] printed by 1"]
 
-    failed = notebook.shown(notebook.start(FAILING))
-    assert failed["error"].startswith("WorkerError: rank 0: ValueError: of a cell")
-    assert 'raise ValueError("of a cell")' in failed["error"]  # the line, which is in no file
+    failed = run(FAILING)
+    assert failed["ename"] == "WorkerError"
+    assert failed["evalue"].startswith("rank 0: ValueError: of a cell")
+    assert 'raise ValueError("of a cell")' in "\n".join(failed["traceback"])  # it is in no file
 
     before = set(processes_with(f"MARK={tmp_path}"))
-    cell = notebook.start(SLEEPING)
-    notebook.shown(cell, until_stream="ready")
-    kernel.interrupt_kernel()
-    assert notebook.shown(cell)["error"].startswith("KeyboardInterrupt: ")
+    assert run(SLEEPING)["ename"] == "KeyboardInterrupt"
     assert set(processes_with(f"MARK={tmp_path}")) <= before
-    assert notebook.shown(notebook.start("1 + 1"))["result"] == "2"
+    assert run("1 + 1")["user_expressions"]["last"]["data"]["text/plain"] == "2"
     client.stop_channels()

@@ -1,13 +1,12 @@
 """spawnlaunch.launch in a script, which may be interrupted, killed, or written without care."""
 
-import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.launching import clean_environ, run, start
+from tests.support.launching import clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
@@ -136,23 +135,6 @@ def test_in_a_shell_of_a_job_it_says_the_line_of_the_script_and_what_to_call(
     assert run(*words, "alone", environ=environ).stdout == "['0', '1']\n"
 
 
-@pytest.mark.full
-def test_a_directory_that_somebody_removes_is_named(tmp_path: Path) -> None:
-    """As one does who cleans up what is old."""
-    text = (
-        "import shutil, spawnlaunch, tempfile\n"
-        "try: spawnlaunch.launch(shutil.rmtree, tempfile.gettempdir(), True, nproc=2)\n"
-        "except spawnlaunch.LaunchError as error: print(error)\n"
-    )
-    (tmp_path / "tmp").mkdir()
-    environ = clean_environ(TMPDIR=str(tmp_path / "tmp"))
-    done = run(sys.executable, script(tmp_path, text), environ=environ)
-    assert done.stdout.splitlines()[-1].endswith(
-        " was removed, and with it what the ranks returned"
-    )
-    assert done.returncode == 0
-
-
 @pytest.mark.parametrize(
     "signum", mostly_full([signal.SIGINT, signal.SIGKILL, signal.SIGTERM], at_once=2)
 )
@@ -184,23 +166,3 @@ def test_the_package_imports_nothing_until_it_is_asked() -> None:
     )
     done = run(sys.executable, "-c", code)
     assert (done.stdout, done.stderr) == ("'spawnlaunch' object has no attribute 'lunch'\n", "")
-
-
-@pytest.mark.full
-def test_a_terminal_is_the_launchers_own(tmp_path: Path) -> None:
-    """What workers see of it is as with the command: its width."""
-    pytest.importorskip("cloudpickle")
-    text = (
-        "import os, spawnlaunch\n"
-        "columns = lambda: os.environ.get('SPAWNLAUNCH_TERMINAL_COLUMNS')\n"
-        "print(spawnlaunch.launch(columns, nproc=2))\n"
-    )
-    leader, follower = os.openpty()
-    process = start(*(sys.executable, script(tmp_path, text)), stdout=follower, stderr=follower)
-    os.close(follower)
-    said = b""
-    while b"]\r\n" not in said:
-        said += os.read(leader, 1 << 16)
-    process.wait()
-    os.close(leader)
-    assert b"['" in said

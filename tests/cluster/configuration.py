@@ -23,7 +23,6 @@ class Shape(NamedTuple):
 
     cpus: int  # of each node; more than the machine has is accepted (config_overrides)
     task_plugin: str  # "task/none", or "task/affinity" where cpus is what the machine really has
-    kill_wait_s: int  # from SIGTERM to SIGKILL for a cancelled job
     extra: str  # further lines of slurm.conf
 
 
@@ -58,7 +57,7 @@ SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_min_interval=0,batch_sched_delay=0
 ReturnToService=2
-KillWait={shape.kill_wait_s}
+KillWait=5
 InactiveLimit=0
 GresTypes=gpu
 NodeName={",".join(NODES)} CPUs={shape.cpus} RealMemory=4000 Gres=gpu:8 State=UNKNOWN

@@ -54,15 +54,13 @@ def require_slurm() -> None:
     require_root()
 
 
-def start(
-    *, cpus: int = 8, task_plugin: str = "task/none", kill_wait_s: int = 5, extra: str = ""
-) -> "Slurm":
+def start(*, cpus: int = 8, task_plugin: str = "task/none", extra: str = "") -> "Slurm":
     """Start a cluster and return when its nodes are idle.
 
     ``start(cpus=2, task_plugin="task/affinity")`` binds tasks for real, to the CPUs there are.
     `extra` is appended to slurm.conf. Raises RuntimeError with the daemons' last words.
     """
-    shape = configuration.Shape(cpus, task_plugin, kill_wait_s, extra)
+    shape = configuration.Shape(cpus, task_plugin, extra)
     names = ("CONF", "HOSTS", "LOGS", "JOBS", "HEAD", "ADDRESSES", "PREFIX_BITS")
     plan = {name.lower(): getattr(configuration, name) for name in names}
     plan["files"] = configuration.files(shape)

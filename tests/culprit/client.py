@@ -171,19 +171,6 @@ def of_lightning() -> None:
     ).fit(Module(), DataLoader(Numbers(), BATCH))  # fmt: skip
 
 
-def of_accelerate() -> None:
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(cpu=True)
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(Numbers(), BATCH))
-    for x, y in loader:
-        accelerator.backward(loss_of(model, x, y))
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 if __name__ == "__main__":
     torch.manual_seed(0)
     CLIENTS = {
@@ -191,6 +178,5 @@ if __name__ == "__main__":
         "fsdp": lambda: by_hand(fsdp),
         "trainer": trainer,
         "lightning": of_lightning,
-        "accelerate": of_accelerate,
     }
     CLIENTS[os.environ["CLIENT"]]()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-CLIENTS = ("ddp", "fsdp", "trainer", "lightning", "accelerate", "bundled")
+CLIENTS = ("ddp", "fsdp", "trainer", "lightning", "bundled")
 FAULTS = ("none", "data", "compute", "sleep", "lock", "leak", "stop", "hang", "mismatch", "two",
           "node")  # fmt: skip
 KINDS = {"leak": "grows", "stop": "stopped", "mismatch": "mismatch"}  # of note; else "waited for"

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.gpu import all_checks
@@ -44,12 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     print("\n".join(_summary(outcomes)))
     if options.json:
         found = {"machine": _machine(machine), "checks": [each._asdict() for each in outcomes]}
-        options.json.write_text(json.dumps(found, indent=1, default=_plain) + "\n")
+        options.json.write_text(json.dumps(found, indent=1, default=dict) + "\n")
     return 1 if any(each.result == "failed" for each in outcomes) else 0
-
-
-def _plain(value: Mapping[str, object]) -> dict[str, object]:
-    return dict(value)
 
 
 def _machine(machine: Machine) -> dict[str, object]:

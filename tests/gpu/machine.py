@@ -77,7 +77,6 @@ class Machine:
 
     def _presence(self) -> list[tuple[str, bool]]:
         mig = self.devices and "MIG " in _said(["nvidia-smi", "-L"])
-        numa = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
         return [
             *((package, True) for package in self.found["packages"]),
             ("gpu", bool(self.devices)),
@@ -87,7 +86,6 @@ class Machine:
             ("nvidia-smi", bool(self.devices) and shutil.which("nvidia-smi") is not None),
             ("NCCL", bool(self.found.get("nccl"))),
             ("MIG", bool(mig)),
-            ("two NUMA nodes", numa > 1),
         ]
 
     def remaining_s(self) -> float:

@@ -21,32 +21,10 @@ def _rows(result: dict[str, Any]) -> Figures:
     return {"rows": result.get("rows"), "not run": result.get("not_run"), "nodes": result["nodes"]}
 
 
-@check("torch", "numpy", "psutil")
-def the_bench_measures_on_the_cpu(machine: Machine) -> Figures:
-    """The workload compute, in two arms and three rounds."""
-    return _rows(_bench(machine, "compute", "--nproc", "1"))
-
-
 @check("gpu")
 def the_bench_copies_to_and_from_the_device(machine: Machine) -> Figures:
     """Copies between host and device, and of a loader: each rate is one that PCIe can have."""
     return _rows(_bench(machine, "copies,loader-pinned", "--nproc", "gpu"))
-
-
-@check("gpu")
-def the_bench_starts_kernels_and_copies_from_every_numa_node(machine: Machine) -> Figures:
-    """Kernels started per second, copies of 4 bytes, and the matrix of copies by NUMA node."""
-    found = _bench(machine, "launches,latency", "--nproc", "gpu", "--matrix")
-    rates = [end for by_node in found["about"]["matrix"].values() for end in by_node.values()]
-    assert rates, found["about"]
-    assert all(0.1 < rate < 2000 for both in rates for rate in both), rates
-    return {**_rows(found), "matrix": found["about"]["matrix"]}
-
-
-@check("gpu", "two NUMA nodes")
-def the_bench_trains_far_and_near(machine: Machine) -> Figures:
-    """The workload train with the rank next to its device and far from it."""
-    return _rows(_bench(machine, "train", "--nproc", "gpu", "--arms", "far,auto"))
 
 
 @check("NCCL", "two gpus")

@@ -142,20 +142,13 @@ def every_spelling_of_visible_devices_is_foretold(machine: Machine) -> Figures:
 
 
 @check("gpu")
-def nproc_gpu_starts_a_worker_per_device(machine: Machine) -> Figures:
-    """`--nproc gpu` starts as many workers as PyTorch counts devices, each with its own number."""
-    workers = machine.launch("--nproc", "gpu", machine.script("seen")).check().json()
-    ranks = sorted(worker["local_rank"] for worker in workers)
-    assert ranks == list(range(len(machine.devices))), ranks
-    return {"workers": len(workers)}
-
-
-@check("gpu")
-def a_worker_is_pinned_next_to_its_device(machine: Machine) -> Figures:
-    """A worker's CPUs are some of those next to its device, wherever these are known."""
+def nproc_gpu_starts_a_worker_next_to_each_device(machine: Machine) -> Figures:
+    """As many workers as PyTorch counts devices, on CPUs next to them, where these are known."""
     here = node.read()
     seen = visible(here, {})
     workers = machine.launch("--nproc", "gpu", machine.script("seen")).check().json()
+    ranks = sorted(worker["local_rank"] for worker in workers)
+    assert ranks == list(range(len(machine.devices))), ranks
     compared = {}
     for worker in workers:
         number = seen.devices[worker["local_rank"]]
@@ -169,25 +162,15 @@ def a_worker_is_pinned_next_to_its_device(machine: Machine) -> Figures:
     return {"cpus": compared}
 
 
-@check("torch")
-def check_names_the_device_of_a_rank(machine: Machine) -> Figures:
-    """`python -m spawnlaunch.check` names a device where PyTorch has one, and finds no fault."""
-    ended = machine.launch("--nproc", "1", "-m", "spawnlaunch.check", "--json")
-    assert ended.status in (0, 1), ended.err
-    found = json.loads(ended.out)
-    rank = found["ranks"][0]
-    assert (rank["device"] is not None) == bool(machine.devices), rank
-    wrong = [each for each in found["findings"] if "device" in str(each)]
-    assert not wrong, wrong
-    return {"device": rank["device_address"], "findings": found["findings"]}
-
-
 @check("gpu")
-def check_all_measures_the_device_of_a_rank(machine: Machine) -> Figures:
-    """`python -m spawnlaunch.check --all` measures on the device, and finds it fast."""
+def check_names_and_measures_the_device_of_a_rank(machine: Machine) -> Figures:
+    """`python -m spawnlaunch.check --all` names the device, measures on it, and finds no fault."""
     ended = machine.launch("--nproc", "1", "-m", "spawnlaunch.check", "--all", "--json")
     assert ended.status in (0, 1), ended.err
-    (measured,) = json.loads(ended.out)["measured"]
+    found = json.loads(ended.out)
+    assert found["ranks"][0]["device"] is not None, found["ranks"]
+    assert not [each for each in found["findings"] if "device" in str(each)], found["findings"]
+    (measured,) = found["measured"]
     assert not measured["device"].startswith("cpu"), measured["device"]
     rates = {key: measured[key] for key in ("gflops", "copied_gb_per_s")}
     assert all(rate > 0 for rate in rates.values()), rates

@@ -1,4 +1,4 @@
-"""The bundled loop on a device: precisions, exact resumes, where the time goes, how fast it is."""
+"""The bundled loop on a device: precisions, exact resumes, where the time goes."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,9 @@ def _losses(machine: Machine, out: str) -> list[float]:
     return [line["loss"] for line in _lines(machine, out) if "loss" in line]
 
 
-def _falls(machine: Machine, out: str, *flags: str) -> Figures:
-    _train(machine, out, *SMALL, "--steps", "60", "--log-every", "20", "--save-every", "0", *flags)
+def _falls(machine: Machine, out: str, *flags: str, ranks: int = 1) -> Figures:
+    steps = ("--steps", "60", "--log-every", "20", "--save-every", "0")
+    _train(machine, out, *SMALL, *steps, *flags, ranks=ranks)
     losses = _losses(machine, out)
     assert losses[-1] < losses[0] - 1, f"the loss does not fall: {losses}"
     last = [line for line in _lines(machine, out) if "loss" in line][-1]
@@ -96,101 +97,10 @@ def the_loops_times_agree_with_the_profilers(machine: Machine) -> Figures:
     return {"kernels_s": round(busy_s, 5), "compute_s": compute_s}
 
 
-def _overlap(trace: dict[str, Any]) -> Figures:
-    """Seconds of copies to the device in a trace, and of those during which a kernel ran."""
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    kernels = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel")
-    copies = [e for e in events if "Memcpy HtoD" in e.get("name", "")]
-    beside = sum(
-        max(0.0, min(end, copy["ts"] + copy["dur"]) - max(begin, copy["ts"]))
-        for copy in copies
-        for begin, end in kernels
-    )
-    whole = sum(copy["dur"] for copy in copies)
-    pinned = sum("Pinned" in copy["name"] for copy in copies)
-    return {"copies": len(copies), "pinned": pinned, "s": whole / 1e6, "beside_s": beside / 1e6}
-
-
-@check("gpu")
-def batches_are_copied_from_pinned_memory(machine: Machine) -> Figures:
-    """What a stream of their own would be worth to batches: copies during which no kernel runs."""
-    shape = ("--layers", "6", "--width", "512", "--context", "512", "--batch-size", "16")
-    flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
-    _train(machine, "copies", *flags, "--steps", "20", "--loader-workers", "2", "--profile")
-    found = _overlap(json.loads((machine.folder / "copies" / "trace-rank0.json").read_text()))
-    assert found["pinned"], f"no copy is from pinned memory: {found}"
-    return found
-
-
-COPIES = """
-import json, time, torch
-on_device = torch.empty(1 << 28, device="cuda")
-pinned = torch.empty(1 << 28, pin_memory=True)
-found = {}
-for name, copy in (
-    ("pageable", lambda: on_device.to("cpu", copy=True)),
-    ("pinned", lambda: pinned.copy_(on_device, non_blocking=True)),
-) * 2:
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    copy()
-    torch.cuda.synchronize()
-    found[name] = round(1.0737 / (time.perf_counter() - began), 2)
-print(json.dumps(found))
-"""
-
-
-@check("gpu")
-def what_pinned_memory_is_worth_to_a_checkpoint(machine: Machine) -> Figures:
-    """GB/s at which rank 0 copies its state, as it does, and as it could to pinned memory."""
-    figures: Figures = machine.run("-c", COPIES).check().json()[-1]
-    assert min(figures.values()) > 0
-    return figures
-
-
-BIG = ("16", "2048", "1024", "16", "30")  # layers, width, context, batch, steps
-
-
-@check("gpu")
-def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
-    """A model that fills the device, in bf16: samples per second, and the share of its peak."""
-    layers, width, context, batch, steps = BIG
-    shape = ("--layers", layers, "--width", width, "--context", context, "--batch-size", batch)
-    flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
-    _train(machine, "big", *flags, "--steps", steps, "--log-every", str(int(steps) // 3))
-    line = [line for line in _lines(machine, "big") if "samples_per_second" in line][-1]
-    hand = machine.run(machine.script("hand"), *BIG).check().json()[-1]
-    figures = {
-        "ours": line["samples_per_second"],
-        "by hand": round(hand["samples_per_second"], 1),
-        "tflops": line.get("tflops"),
-        "mfu": line.get("mfu"),
-    }
-    ratio = figures["ours"] / hand["samples_per_second"]
-    assert ratio > 0.8, f"{ratio:.3f} of a loop written by hand"
-    return {**figures, "of the loop written by hand": round(ratio, 3)}
-
-
 @check("NCCL", "two gpus")
 def the_loop_learns_on_every_device(machine: Machine) -> Figures:
     """A rank per device, gradients over NCCL: the loss falls as with one."""
-    ranks = len(machine.devices)
-    _train(machine, "ddp", *SMALL, "--steps", "60", "--log-every", "20", ranks=ranks)
-    losses = _losses(machine, "ddp")
-    assert losses[-1] < losses[0] - 1, losses
-    return {"ranks": ranks, "losses": losses}
-
-
-@check("NCCL", "two gpus")
-def gradients_may_travel_as_bfloat16(machine: Machine) -> Figures:
-    """The same with half the bytes: the last loss is near that of float32."""
-    ranks, losses = len(machine.devices), []
-    for kind in ("fp32", "bf16"):
-        flags = (*SMALL, "--steps", "60", "--log-every", "20", "--gradient-dtype", kind)
-        _train(machine, kind, *flags, ranks=ranks)
-        losses.append(_losses(machine, kind)[-1])
-    assert abs(losses[1] / losses[0] - 1) < 0.05, losses
-    return {"ranks": ranks, "losses": losses}
+    return _falls(machine, "ddp", ranks=len(machine.devices))
 
 
 @check("NCCL")
@@ -199,15 +109,6 @@ def the_plain_example_trains_over_nccl(machine: Machine) -> Figures:
     example = Path(__file__).parents[2] / "train" / "examples" / "plain_ddp.py"
     ended = machine.launch("--nproc", str(len(machine.devices)), str(example)).check()
     return {"last line": ended.out.strip().splitlines()[-1]}
-
-
-@check("torch", "numpy", "psutil")
-def a_device_that_is_not_there_is_refused(machine: Machine) -> Figures:
-    """A local rank beyond the last device: one line that says how many there are; status 2."""
-    here = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": str(len(machine.devices))}
-    ended = machine.run("-m", "spawnlaunch.train", "--device", "cuda", "--steps", "1", **here)
-    assert "devices are visible" in ended.check(2).err, ended.err
-    return {"status": 2}
 
 
 @check("NCCL")

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from tests.machine.node import Node
     from tests.machine.process import Process
 
-ROOM = 1 << 18  # bytes that may be under way in one direction
-LATENCY_S = 0.0002
-FIRST_PORT = 32768
-
 
 class Datagram(Description):
     """A socket that only holds a name or a port; another of the same name is refused."""

@@ -39,31 +39,17 @@ class Room(NamedTuple):
     seldom: int = 0  # and of each kind to which something seldom happens
 
 
-RUN = tuple(
-    f"tests/run/test_{name}.py"
-    for name in (
-        "decisions", "lines", "errorfile", "saying", "output", "pipes", "restarts", "failures",
-        "tree",
-    )
-)  # fmt: skip
-GANG = tuple(
-    f"tests/gang/test_{name}.py"
-    for name in (
-        "decisions",
-        "hub",
-        "member",
-        "simulation",
-        "wire",
-        "connections",
-        "settings",
-        "words",
-    )
-)
+def _files(room: str, names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{room}/test_{name}.py" for name in names.split())
+
+
+RUN = "decisions lines errorfile saying output pipes restarts failures tree"
+GANG = "decisions hub member simulation wire connections settings words"
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
-    "run": Room(RUN, 300, 40, seldom=15),
-    "gang": Room(GANG, 20, 150),
+    "run": Room(_files("run", RUN), 300, 40, seldom=15),
+    "gang": Room(_files("gang", GANG), 20, 150),
 }
 
 # Tests that are about a part which its room's do not enter far enough, or no simulated launch does;

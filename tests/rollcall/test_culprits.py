@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.rollcall import asked, culprits, flight
-from tests.rollcall.training import BEGAN, MS, Noise, Training, answers, renamed, stack
+from tests.rollcall.training import BEGAN, MS, Noise, Training, answers, stack
 from tests.support.matrix import mostly_full
 
 SEEDS = mostly_full([range(30), range(30, 150)])
@@ -108,17 +108,6 @@ def test_how_long_it_is_waited_for():
     assert shares[2].waited_for == pytest.approx(0.5, abs=0.02)
     assert shares[0].waits == pytest.approx(0.5, abs=0.02)
     assert shares[2].waits == pytest.approx(0.0, abs=0.02)
-
-
-def test_the_numbers_of_the_ranks_do_not_matter():
-    for seed in range(20):
-        draw = Random(seed)
-        of, _ = one_late(draw)
-        to = draw.sample(range(20), of.size)
-        told = answers(of, seed)
-        plain, other = culprits.judged(told), culprits.judged(renamed(told, to))
-        assert [each._replace(rank=to[each.rank]) for each in plain.culprits] == [*other.culprits]
-        assert {to[rank]: share for rank, share in plain.shares.items()} == other.shares
 
 
 def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():

@@ -89,18 +89,3 @@ def stack(line: int) -> frames.Stack:
     if line == WAIT:
         return frames.Frame("all_reduce", torch, 2501), frames.Frame("step", FILE, WAIT), outer
     return frames.Frame("step", FILE, line), outer
-
-
-def renamed(told: Mapping[int, asked.Testimony], to: Sequence[int]) -> dict[int, asked.Testimony]:
-    """The same run, where rank i has the number to[i]."""
-    return {
-        to[rank]: answer._replace(
-            record=answer.record._replace(
-                members={
-                    name: frozenset(to[each] for each in ranks)
-                    for name, ranks in answer.record.members.items()
-                }
-            )
-        )
-        for rank, answer in told.items()
-    }

@@ -2,9 +2,12 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
+from tests.cluster.slurm import Slurm
 from tests.support.launching import ROOT
+from tests.support.processes import until
 
 DIRECTORY = ROOT / "slurm"
 # A real Slurm of the tests runs these; the others need what only their machines have.
@@ -26,6 +29,16 @@ def environ(**extra: str) -> dict[str, str]:
     """What a user has set who has activated the environment with spawnlaunch."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return {"PATH": path, **extra}
+
+
+def start_again(slurm: Slurm, job: str) -> None:
+    """Have a job that was requeued run again soon: Slurm would let two minutes pass.
+
+    It refuses an attempt in the second in which it revoked the credentials of the last one.
+    """
+    until(lambda: slurm.job(job)["JobState"] == "PENDING", "the job in the queue")
+    time.sleep(2)
+    slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
 
 
 def sized(nodes: int, tasks: int, gpus: int) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ NARROW = "the mask allows 1 core"
 
 @pytest.fixture(scope="module")
 def bound() -> Iterator[Slurm]:
-    """A cluster that binds tasks, has ports for MPI, and lets 14 seconds pass before SIGKILL."""
+    """A cluster that binds tasks, and has ports for MPI."""
     if len(os.sched_getaffinity(0)) < 2:
         skip_or_fail("needs two CPUs")
     ports = "MpiParams=ports=21000-21999\n"
-    cluster = start(cpus=2, task_plugin="task/affinity", kill_wait_s=14, extra=ports)
+    cluster = start(cpus=2, task_plugin="task/affinity", extra=ports)
     yield cluster
     cluster.stop()
 
@@ -69,15 +69,3 @@ def test_the_line_for_the_same_with_srun_binds_alike(bound: Slurm) -> None:
     show = ["sh", "-c", "echo $(taskset -cp $$)"]
     tasks = bound.run([*job[:-2], *line.split(), *show]).stdout
     assert sorted(task.rpartition(" ")[2] for task in tasks.splitlines()) == ["0", "1"]
-
-
-def test_the_report_comes_before_slurm_kills_the_launcher(bound: Slurm) -> None:
-    stay = "--no-python sh -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done'"
-    fail = "--no-python sh -c 'sleep 3; exit 7'"
-    node = " ".join([*LAUNCHER, "--no-gang", "--nproc=1"])  # so that Slurm ends them
-    script = f"if [ $SLURM_PROCID = 1 ]; then exec {node} {fail}; else exec {node} {stay}; fi"
-    done = bound.run(["srun", "-N2", "-n2", "--kill-on-bad-exit=1", "bash", "-c", script])
-    said = "stopping the workers by SIGTERM, after 9 s by SIGKILL (Slurm's KillWait is 14 s)"
-    assert said in done.stderr
-    assert "still ran after 9 s: killed" in done.stderr
-    assert "task 0: Exited with exit code 143" in done.stderr  # not: Killed

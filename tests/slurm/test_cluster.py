@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import REPOSITORY, Slurm, processes_in, require_slurm, start
+from tests.cluster.slurm import REPOSITORY, Slurm, processes_in, require_slurm
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
@@ -27,35 +27,10 @@ def test_a_step_on_two_nodes_sees_two_hosts_that_know_no_others(slurm: Slurm) ->
     assert step.stderr.count("gaierror:") == 3
 
 
-def test_a_batch_job_gives_the_output_of_all_its_tasks_and_the_worst_status(slurm: Slurm) -> None:
-    script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\nexit $SLURM_ARRAY_TASK_ID\n"
-    job = slurm.sbatch(script, "--nodes=2", "--array=0,3")
-    assert (job.state, job.exit_status, job.signal) == ("FAILED", 3, 0)
-    assert sorted(job.output.splitlines()) == ["task 0", "task 3"]
-
-
 def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm: Slurm) -> None:
     slurm.submit("#!/bin/sh\nsleep 600\n", "--nodes=4")
     slurm.cancel_all()
     assert slurm.idle_nodes() == list(slurm.nodes)
-
-
-def test_a_configuration_that_slurm_refuses_is_an_error_with_slurms_words() -> None:
-    with pytest.raises(RuntimeError, match=r"did not start.*NoSuchSetting"):
-        start(extra="NoSuchSetting=1")
-
-
-def test_nothing_is_left_after_stop_while_another_cluster_runs_beside_it(slurm: Slurm) -> None:
-    """A job is running, for it is the processes of jobs that outlive clusters."""
-    before = traces()
-    cluster = start()
-    cluster.submit("#!/bin/sh\nsrun sleep 600\n", "--nodes=2")
-    namespace = cluster.pid_namespace()
-    until(lambda: "sleep" in processes(namespace), "the step runs")
-    assert slurm.run(["srun", "-N4", "true"]).returncode == 0
-    cluster.stop()
-    assert processes(namespace) == []
-    assert traces() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

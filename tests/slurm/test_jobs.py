@@ -3,7 +3,6 @@
 import json
 import shutil
 import tarfile
-import time
 import uuid
 import venv
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.slurm import BatchJob, Slurm, require_slurm
-from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized
+from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized, start_again
 from tests.support.launching import REPORTER, ROOT, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, until
@@ -85,23 +84,15 @@ def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     def steps() -> int:
         return len(metrics.read_text().splitlines()) if metrics.exists() else 0
 
-    def start_again() -> None:
-        """Slurm lets two minutes pass before a job that was requeued runs again; here it is two
-        seconds: it refuses an attempt in the same second in which it revoked the last one's
-        credentials.
-        """
-        until(lambda: slurm.job(job)["JobState"] == "PENDING", "the job in the queue")
-        time.sleep(2)
-        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-        until(lambda: slurm.job(job)["JobState"] == "RUNNING", "another attempt")
-
     until(lambda: steps() >= 10, "ten steps")
     slurm.run(["scancel", "--signal=USR1", job])
-    start_again()
+    start_again(slurm, job)
+    until(lambda: slurm.job(job)["JobState"] == "RUNNING", "another attempt")
     before = steps()
     until(lambda: steps() >= before + 10, "ten more steps")
     slurm.run(["scontrol", "requeue", job])
-    start_again()
+    start_again(slurm, job)
+    until(lambda: slurm.job(job)["JobState"] == "RUNNING", "another attempt")
     assert before < steps() < len(whole)
     assert slurm.wait_for(job, PATIENCE_S) == ("COMPLETED", 0, 0), log.read_text()
     assert "preempted by SIGUSR1 after step" in log.read_text()

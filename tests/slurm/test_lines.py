@@ -3,13 +3,12 @@
 import os
 import re
 from pathlib import Path
-from shlex import split
 
 import pytest
 
 from tests.cluster.slurm import require_slurm
 from tests.slurm.asking import Asker, Result, line_after
-from tests.support.launching import LAUNCHER, REPORTER, ROOT, filed_reports
+from tests.support.launching import LAUNCHER, REPORTER, ROOT
 from tests.support.truth import check
 
 require_slurm()
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.full
 LAUNCH = " ".join(LAUNCHER)
 KEPT = f"{LAUNCH} --preload=re --master-port=25930"  # flags that a line has to keep
 FOUR = ("-N2", "--ntasks-per-node=2", "-c2")
-COMPONENTS = "#SBATCH -N1 -n2\n#SBATCH hetjob\n#SBATCH -N2 --ntasks-per-node=2\n"
 
 
 class Place:
@@ -75,13 +73,6 @@ def test_one_task_per_rank_instead_of_a_launcher_in_each(ask: Asker) -> None:
     error = place.refuses(f"srun -N2 -n3 {LAUNCH} --nproc 2 --quiet {REPORTER}")
     result = place.works(line_after("one task per rank:", error), 3)
     assert "rank 0  local 0" not in result.stderr  # --quiet
-
-
-def test_both_in_a_heterogeneous_job(ask: Asker) -> None:
-    place = Place(ask, "sbatch")
-    error = place.refuses(f"{COMPONENTS}srun --het-group=0-1 {LAUNCH} --nproc 2 {REPORTER}")
-    place.works(COMPONENTS + line_after("one launcher per node:", error), 6)
-    place.works(COMPONENTS + line_after("one task per rank:", error), 6)
 
 
 def test_a_flag_that_needs_a_launcher_gets_one(ask: Asker, tmp_path: Path) -> None:
@@ -153,21 +144,6 @@ def test_standalone_makes_a_world_of_each_task_and_shows_the_line_for_one_of_all
 CLEAN = f"env -i PATH={os.environ['PATH']} PYTHONPATH={ROOT}"
 
 
-def test_tasks_that_lost_their_variables_are_refused(ask: Asker) -> None:
-    files = ask.new_directory()
-    lost = f"{CLEAN} REPORT_DIR={files}"
-    error = Place(ask, "login").refuses(f"srun -N2 -n3 {lost} {LAUNCH} {REPORTER}")
-    line = error.splitlines()[0]
-    assert "none of Slurm's variables" in line
-    kept = split(line.partition("have Slurm start ")[2].partition("; if each")[0])
-    kept[-1] = kept[-1].replace("env -i ", f"env -i PYTHONPATH={ROOT} REPORT_DIR={files} ")
-    assert ask.run(["srun", "-N2", "-n3", *kept]).status == 0
-    check(filed_reports(files), 3)
-    alone = f"{CLEAN} REPORT_DIR=$REPORT_DIR {line.partition('job of its own, type ')[2]}"
-    result = Place(ask, "login").type(f"srun -N1 -n1 {alone}")
-    assert result.values("WORLD_SIZE") == [("1",)]
-
-
 def test_a_batch_script_of_several_nodes_that_lost_its_variables_is_refused(ask: Asker) -> None:
     place = Place(ask, "sbatch", "-N2", "-n3")
     error = place.refuses(f"{CLEAN} {LAUNCH} {REPORTER}")
@@ -176,14 +152,6 @@ def test_a_batch_script_of_several_nodes_that_lost_its_variables_is_refused(ask:
 
 
 WARNED = "nothing on this node says that srun ends the step"
-
-
-@pytest.mark.parametrize(
-    "typed", ["srun -K", "SLURM_KILL_BAD_EXIT=1 srun --export=PATH,PYTHONPATH,REPORT_DIR"]
-)
-def test_who_had_srun_end_the_step_is_not_told_to(ask: Asker, typed: str) -> None:
-    result = Place(ask, "login").works(f"{typed} -N2 -n4 {LAUNCH} {REPORTER}", 4)
-    assert WARNED not in result.stderr
 
 
 def test_who_had_srun_end_the_step_as_advised_is_not_told_again(ask: Asker) -> None:

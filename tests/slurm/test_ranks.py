@@ -1,7 +1,6 @@
 """Under a real Slurm each rank is told what is true of all ranks of its step."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -39,20 +38,6 @@ def test_rank_0_is_the_first_of_a_host_file_with_comments_and_counts(
     result = ask.run(step, SLURM_HOSTFILE=str(hosts))
     check(result.workers, 3)
     assert result.workers[0]["hostname"] == "node3"
-
-
-def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
-    ask: Asker, tmp_path: Path
-) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("node3\nnode1\nnode1\n")
-    step = ["srun", "-N2", "-n3", "-m", "arbitrary", "-w", "node1,node1,node3", *LAUNCHER]
-    result = ask.run([*step, REPORTER], SLURM_HOSTFILE=str(hosts))
-    assert result.status == 2
-    assert "rank 0 is on node1 (SLURMD_NODENAME)" in result.stderr
-    assert "type --master-addr node1" in result.stderr
-    result = ask.run([*step, "--master-addr", "node1", PROVER], SLURM_HOSTFILE=str(hosts))
-    check(result.workers, 3)
 
 
 def variables(worker: Report) -> dict[str, str]:
@@ -166,14 +151,3 @@ def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -
     result = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
     check(result.workers, 3)
     assert result.stderr.count("taken from a parent process: ") == 1
-
-
-@pytest.mark.parametrize("start", ["batch", "one task below a shell"])
-def test_one_process_that_lost_its_variables_is_alone(ask: Asker, start: str) -> None:
-    kept = f"PATH={os.environ['PATH']} PYTHONPATH=$PYTHONPATH REPORT_DIR=$REPORT_DIR"
-    command = f"env -i {kept} {LAUNCH} --nproc 2 {REPORTER}; exit $?"
-    if start == "batch":
-        result = ask.sbatch(command, "-N1", "-n2")
-    else:
-        result = ask.run(["srun", "-n1", "sh", "-c", command])
-    assert result.values("WORLD_SIZE") == [("2",), ("2",)]

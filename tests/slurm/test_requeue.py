@@ -1,12 +1,11 @@
 """A failed job of several nodes is started anew by the line that is advised, and not for ever."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.slurm.scripts import DIRECTORY
+from tests.slurm.scripts import DIRECTORY, start_again
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, launch
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
@@ -39,9 +38,8 @@ def test_a_failed_job_is_started_anew_as_often_as_said_and_what_was_typed_wrong_
         slurm.submit(f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {words}\n{advised(1)}\n")
         for words in (FAIL, "no-such.py")
     )
-    until(lambda: state(slurm, first) == ("PENDING", "1"), "requeued")
-    time.sleep(2)  # Slurm refuses an attempt in the second in which it revoked the last one's keys
-    slurm.run(["scontrol", "update", f"JobId={first}", "StartTime=now"])
+    until(lambda: state(slurm, first)[1] == "1", "requeued")
+    start_again(slurm, first)
     assert slurm.wait_for(first, PATIENCE_S) == ("FAILED", 7, 0)
     assert state(slurm, first) == ("FAILED", "1")
     assert slurm.wait_for(second, PATIENCE_S) == ("FAILED", 2, 0)

@@ -92,22 +92,6 @@ def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
 
 
-def test_slurm_accepts_lumi_with_the_options_of_the_readme(slurm: Slurm):
-    page = (DIRECTORY / "README.md").read_text()
-    lines = re.findall(r"^\$ sbatch (--.*) lumi.sh train.py$", page, re.MULTILINE)
-    assert len(lines) == 2
-    words = "create reservation reservationname=NAME starttime=now duration=60 nodes=node0"
-    slurm.run(["scontrol", *words.split(), "users=root"], env=environ())
-    for line in lines:
-        here = line.replace("small-g", "all").split()
-        here += ["--cpus-per-task=1", "--mem-per-gpu=1"]  # these nodes are smaller
-        done = slurm.run(
-            ["sbatch", "--test-only", *here, DIRECTORY / "lumi.sh", "train.py"], env=environ()
-        )
-        assert re.search(r"Job \d+ to start at .* on nodes node\d ", done.stderr), done.stderr
-    slurm.run(["scontrol", "delete", "reservation=NAME"], env=environ())
-
-
 @pytest.mark.parametrize("name", SITES)
 def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Path, name: str):
     machine, expected = SITES[name]
@@ -117,15 +101,6 @@ def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Pa
     assert [worker["cpus"] for each in found for worker in each["workers"]] == expected
     assert [each["workers"][0]["locality"] for each in found] == ["local"] * len(expected)
     assert [each["warnings"] for each in found] == [[]] * len(expected)
-
-
-def test_on_frontier_what_the_sites_page_loads_is_loaded():
-    """https://docs.olcf.ornl.gov/software/analytics/pytorch_frontier.html, the batch script."""
-    text = (DIRECTORY / "frontier.sh").read_text()
-    loaded = " ".join(re.findall(r"^module load (.*)$", text, re.MULTILINE)).split()
-    page = "PrgEnv-gnu/8.7.0 cpe/26.03 miniforge3/23.11.0-0 rocm/7.1.1 rccl-net-plugin"
-    assert loaded == [*page.split(), "craype-accel-amd-gfx90a"]
-    assert "export LD_LIBRARY_PATH=$CRAY_LD_LIBRARY_PATH:$LD_LIBRARY_PATH" in text
 
 
 def test_on_juwels_tasks_see_all_gpus_and_use_the_infiniband_network(tmp_path: Path):

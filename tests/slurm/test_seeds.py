@@ -1,35 +1,14 @@
-"""Commands of documents that people follow, with only the launcher's word changed."""
+"""A command of a document that people follow, with only the launcher's word changed."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import BatchJob, Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, environ
 from tests.support.launching import REPORTER, clean_environ, filed_reports, run
-from tests.support.truth import check
 
-require_slurm()
 pytestmark = pytest.mark.full
-
-
-def reporter(directory: Path, name: str) -> None:
-    """The script of a document, which here reports what it was given."""
-    (directory / name).write_text(REPORTER.read_text())
-
-
-def told(directory: Path, *names: str) -> list[tuple[str, ...]]:
-    """Variables of every worker that reported there, in the order of the ranks."""
-    return [tuple(w["environ"].get(name, "") for name in names) for w in filed_reports(directory)]
-
-
-def completed(slurm: Slurm, script: str, directory: Path, *options: str) -> BatchJob:
-    """A batch script of a document, whose commands end well."""
-    env = environ(REPORT_DIR=str(directory))
-    job = slurm.sbatch(f"#!/bin/bash\n{script}\n", f"--chdir={directory}", *options, env=env)
-    assert job.state == "COMPLETED", job.output
-    return job
 
 
 @pytest.mark.parametrize(
@@ -44,7 +23,7 @@ def test_whisper_on_four_gpus_of_a_grid_engine(command: str, tmp_path: Path) -> 
         '--model_name_or_path="openai/whisper-medium" --task="transcribe"  \\\n\t'
         '--hub_model_id "wjbmattingly/xhosa-medium" --fp16 --do_train'
     )
-    reporter(tmp_path, script)
+    (tmp_path / script).write_text(REPORTER.read_text())  # reports what it was given
     (tmp_path / "pe_hostfile").write_text(f"{os.uname().nodename} 4 gpu.q@node UNDEFINED\n")
     job = {"JOB_ID": "4711", "NSLOTS": "4", "NHOSTS": "1", "QUEUE": "gpu.q"}
     own = {"PE_HOSTFILE": "pe_hostfile", "XLA_FLAGS": "--xla_gpu_cuda_data_dir=/envs/lib"}
@@ -58,55 +37,3 @@ def test_whisper_on_four_gpus_of_a_grid_engine(command: str, tmp_path: Path) -> 
         assert worker["argv"] == [script, *words]
         assert worker["environ"]["WORLD_SIZE"] == "4"
         assert worker["environ"]["XLA_FLAGS"] == own["XLA_FLAGS"]
-
-
-def test_a_launcher_or_a_task_for_each_device_on_a_node_of_lumi(
-    slurm: Slurm, tmp_path: Path
-) -> None:
-    """The tasks have variables of the document's own."""
-    reporter(tmp_path, "GPT-neo-IMDB-finetuning.py")
-    launched, tasks = tmp_path / "launched", tmp_path / "tasks"
-    launched.mkdir()
-    tasks.mkdir()
-    job = completed(
-        slurm,
-        f"REPORT_DIR={launched} srun --ntasks-per-node=1 --ntasks=1 python -m spawnlaunch "
-        "--standalone --nnodes=1 --nproc-per-node=${SLURM_GPUS_PER_NODE} "
-        "GPT-neo-IMDB-finetuning.py --model-name gpt-imdb-model --num-workers 7 --set-cpu-binds\n"
-        "export MASTER_ADDR=$(hostname) MASTER_PORT=25900\n"
-        "export WORLD_SIZE=$SLURM_NPROCS LOCAL_WORLD_SIZE=$SLURM_GPUS_PER_NODE\n"
-        f"export REPORT_DIR={tasks}\n"
-        'srun bash -c "export RANK=\\$SLURM_PROCID LOCAL_RANK=\\$SLURM_LOCALID; '
-        f'python -m spawnlaunch {REPORTER}"',
-        tmp_path,
-        *("--nodes=1", "--gpus-per-node=8", "--ntasks-per-node=8"),
-    )
-    ranks = told(launched, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-    assert ranks == [(str(rank), str(rank), "8", "8") for rank in range(8)]
-    assert {worker["argv"][-1] for worker in filed_reports(launched)} == {"--set-cpu-binds"}
-    check(filed_reports(tasks), 8)
-    assert set(told(tasks, "MASTER_PORT", "LOCAL_WORLD_SIZE")) == {("25900", "8")}
-    assert "replaced what an outer launcher" not in job.output
-
-
-def test_a_toolkits_batch_script_that_starts_a_script_on_every_node(
-    slurm: Slurm, tmp_path: Path
-) -> None:
-    reporter(tmp_path, "train.py")
-    (tmp_path / "srun_script.sh").write_text(
-        "#!/bin/bash\n"
-        "cd ${SLURM_SUBMIT_DIR}\n"
-        "LISTNODES=`scontrol show hostname $SLURM_JOB_NODELIST`\n"
-        'MASTER=`echo $LISTNODES | cut -d" " -f1`\n'
-        "python -m spawnlaunch --nproc_per_node=4 --nnodes=${SLURM_JOB_NUM_NODES} "
-        "--node_rank=${SLURM_NODEID} --master_addr=${MASTER} --master_port=5555 "
-        f"{tmp_path}/train.py hparams/myrecipe.yaml\n"
-    )
-    (tmp_path / "srun_script.sh").chmod(0o755)
-    script = (
-        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:4\n"
-        f"#SBATCH --cpus-per-task=8\nsrun {tmp_path}/srun_script.sh"
-    )
-    completed(slurm, script, tmp_path)
-    check(filed_reports(tmp_path), 8)
-    assert set(told(tmp_path, "MASTER_ADDR", "MASTER_PORT")) == {("node0", "5555")}

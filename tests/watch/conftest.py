@@ -1,12 +1,13 @@
 """The record of a launch that fails, which tests of several files read."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.launching import clean_environ, launch
+from tests.support.launching import clean_environ, launch, run
 
 FAILS = """
 import os, pathlib, time
@@ -22,24 +23,24 @@ raise ValueError("bad <i>")
 
 
 class Recorded(NamedTuple):
-    """A directory of --record with one launch in it."""
+    """A directory of --record."""
 
     directory: Path
 
     @property
-    def text(self) -> str:
-        (file,) = self.directory.glob("*.jsonl")
-        return file.read_text()
-
-    @property
     def lines(self) -> list[dict[str, Any]]:
-        """Those that are there to their ends."""
-        return [*map(json.loads, self.text.split("\n")[:-1])]
+        """Of each file those that are there to their ends."""
+        files = sorted(self.directory.glob("*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().split("\n")[:-1]]
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
-        """No line where there is no record yet."""
-        is_there = any(self.directory.glob("*.jsonl"))
-        return [line for line in self.lines if line["kind"] == kind] if is_there else []
+        return [line for line in self.lines if line["kind"] == kind]
+
+    @property
+    def page(self) -> str:
+        """What spawnlaunch.report makes of it."""
+        words = ("-m", "spawnlaunch.report", self.directory, "--html", "-")
+        return run(sys.executable, *words, check=True).stdout
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,9 @@
 """A directory of --record has a file for each launch, and its page has each launch."""
 
-import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,19 +11,12 @@ from spawnlaunch.watch import story
 from tests.support.launching import LAUNCHER, WORKERS, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import children, until
+from tests.support.processes import until
 from tests.support.watching import launched
+from tests.watch.conftest import Recorded
+from tests.watch.ranks import recorder_and_guard
 
-REPORT = (sys.executable, "-m", "spawnlaunch.report")
 FAILS = "import sys, time\ntime.sleep(1)\nraise ValueError(sys.argv[1])\n"
-
-
-def page(record: Path) -> str:
-    return run(*REPORT, record, "--html", "-", check=True).stdout
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [*map(json.loads, file.read_text().splitlines())]
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +35,11 @@ def test_two_at_once_are_two_on_the_page_with_their_own_events_the_newest_first(
 ) -> None:
     files = sorted(two.glob("*.jsonl"))
     assert len(files) == 2
-    begun = [lines(file)[0] for file in files]  # whose names sort by time, and tell the run
+    begun = Recorded(two).of_kind("start")  # of files whose names sort by time, and tell the run
     assert sorted(begun, key=lambda one: int(one["time"])) == begun
     for file, one in zip(files, begun, strict=True):
         assert one["explain"]["world"]["run_id"] in file.name
-    launches, drawn = story.read(str(two)).launches, page(two)
+    launches, drawn = story.read(str(two)).launches, Recorded(two).page
     assert launches[0].began >= launches[1].began
     for one in launches:
         pids = one.of_kind("attempt")[0]["pids"]
@@ -100,7 +90,7 @@ def test_what_is_missing_is_said_on_the_page(two: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "gone.jsonl").symlink_to("nowhere")  # or another user's
     (tmp_path / "kept.jsonl").mkdir()
-    drawn = page(tmp_path)
+    drawn = Recorded(tmp_path).page
     assert f"{file.name}: 1 line" in drawn
     assert "empty.jsonl: no launch begins in it." in drawn
     assert "gone.jsonl: No such file or directory." in drawn
@@ -117,11 +107,7 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
         *("--nproc", 2, "--quiet", "--record", record, WORKERS / "sleep.py"), directory=tmp_path
     ) as running:
         until(lambda: "attempt" in "".join(map(Path.read_text, record.glob("*"))), "it began")
-        (recorder,) = (
-            pid
-            for pid in children(running.pid)
-            if Path(f"/proc/{pid}/comm").read_text() != "spawnlaunch grd\n"
-        )
+        recorder, _ = recorder_and_guard(running.pid)
         os.kill(recorder, number)
         until(lambda: not Path(f"/proc/{recorder}/stat").exists(), "it was reaped")
         until(lambda: "the record breaks off here" in running.stderr, "it is said")
@@ -131,7 +117,7 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
     assert len(said) == 2
     assert f"(pid {recorder})" in said[1]
     assert f"spawnlaunch.report {record} " in said[1]
-    assert "No record of" in page(record)
+    assert "No record of" in Recorded(record).page
 
 
 def test_a_record_for_which_there_is_no_room_is_said_once(tmp_path: Path) -> None:

@@ -52,14 +52,6 @@ def test_it_has_what_the_record_has_and_nothing_of_that_is_markup(
         assert f"<td>{name}</td><td>{fact['value']}</td>" in html
 
 
-def test_a_command_that_is_not_utf_8_is_drawn(failed_twice: Recorded, tmp_path: Path) -> None:
-    told, *others = failed_twice.lines
-    told["command"].append("\udcff.py")
-    (tmp_path / "node0.jsonl").write_text("\n".join(map(json.dumps, [told, *others])))
-    run(*REPORT, tmp_path, check=True)
-    assert "\\udcff.py" in (tmp_path / "report.html").read_text()
-
-
 def test_what_cannot_be_read_or_written_is_said(
     failed_twice: Recorded, html: str, tmp_path: Path
 ) -> None:

@@ -3,15 +3,13 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
 from tests.support.watching import launched
 from tests.watch.conftest import Recorded
+from tests.watch.ranks import recorder_and_guard
 
 USES = """
 import os, resource, sys
@@ -87,7 +85,7 @@ def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: 
         "--nproc", 2, "--record", record.directory, script, directory=tmp_path
     ) as running:
         running.read_until(2)
-        recorder, guard = _children(running.pid)
+        recorder, guard = recorder_and_guard(running.pid)
         until(lambda: len(record.of_kind("sample")) > 3, "there are samples")
         until(lambda: record.of_kind("output"), "the first line was seen")
         size = Path(f"/proc/{guard}/status").read_text()
@@ -101,15 +99,6 @@ def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: 
     assert 60 << 20 < last["memory"][1] - last["memory"][0] < 80 << 20
 
 
-def _children(launcher: int) -> tuple[int, int]:
-    """The recorder, and the guard."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    names = {Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in children}
-    guard = names.pop("spawnlaunch grd")
-    (recorder,) = names.values()
-    return recorder, guard
-
-
 def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
     record = Recorded(tmp_path / "record")
     flags = ("--nproc", 2, "--record", record.directory)
@@ -118,26 +107,3 @@ def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGKILL)
         running.launcher.wait()
         assert running.all_gone()  # the recorder too
-
-
-@pytest.mark.full
-def test_memory_explains_a_rank_that_was_killed(tmp_path: Path) -> None:
-    """Of one that holds a tenth of what there is; more than that would disturb others."""
-    script = tmp_path / "killed.py"
-    script.write_text(
-        "import os, signal\n"
-        "total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')\n"
-        "held = b'x' * (total // 9)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = launch("--nproc", 1, "--quiet", script)
-    assert done.returncode == 137
-    assert "spawnlaunch: rank 0 had used " in done.stderr
-    assert "of the " in done.stderr.partition("had used")[2]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="its memory is told by /proc")
-def test_a_rank_that_was_killed_with_little_memory_has_none_told(tmp_path: Path) -> None:
-    done = launch("--nproc", 1, "--quiet", "--no-python", "sh", "-c", "kill -9 $$", cwd=tmp_path)
-    assert done.returncode == 137
-    assert "had used" not in done.stderr

@@ -1,23 +1,18 @@
 """--record where several launchers are one launch: a file of each node, one page of them all."""
 
-import json
-import sys
 from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
 
 from spawnlaunch.watch import story
-from tests.support.launching import LAUNCHER, run, start
+from tests.support.launching import LAUNCHER, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.watch.conftest import Recorded
 
 SAYS = "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True)"
-
-
-def report(record: Path) -> str:
-    return run(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-", check=True).stdout
 
 
 @pytest.mark.parametrize("ranks_are_given", mostly_full([False, True]))
@@ -25,20 +20,15 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
     """Where none are given, no launcher knows its ranks before it has met the other."""
     (tmp_path / "says.py").write_text(SAYS)
     said = two_nodes(tmp_path, free_port(), ranks_are_given)
-    assert len([*(tmp_path / "record").iterdir()]) == 2
-    page = report(tmp_path / "record")
+    record = Recorded(tmp_path / "record")
+    assert len([*record.directory.iterdir()]) == 2
+    page = record.page
     assert page.count("<pre>") == 1  # launch, with its command
     assert "<h1>4 ranks on " in page
     assert "<td>RANK</td><td>0, 1, 2, 3</td>" in page
     assert f"<td>MASTER_PORT</td><td>{said[0][1]}</td>" in page
     assert sorted(rank for rank, _ in said) == ["0", "1", "2", "3"]
-    ended = [
-        line["rank"]
-        for file in (tmp_path / "record").iterdir()
-        for line in map(json.loads, file.read_text().splitlines())
-        if line["kind"] == "ended"
-    ]
-    assert sorted(ended) == [0, 1, 2, 3]
+    assert sorted(line["rank"] for line in record.of_kind("ended")) == [0, 1, 2, 3]
 
 
 @pytest.mark.full

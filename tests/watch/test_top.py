@@ -1,14 +1,11 @@
 """spawnlaunch.top finds ranks whoever started them, and its figures are those of /proc and ps."""
 
-import json
 import os
 import signal
 import sys
 import termios
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -159,8 +156,7 @@ def test_the_state_is_that_of_ps() -> None:
 
 
 def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: Path) -> None:
-    record = tmp_path / "record"
-    flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank", "--record", record)
+    flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank")
     with launched(*flags, BUSY, directory=tmp_path, environ={"RANK": "7"}) as launch:
         launch.read_until(2)
         pids = {rank: pid for rank, (pid, _) in ready(launch.output.decode()).items()}
@@ -170,32 +166,8 @@ def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: P
         for rank, pid in pids.items():
             shown = Path(f"/proc/{pid}/environ").read_text().split("\0")
             assert f"CUDA_VISIBLE_DEVICES={rank}" in shown
-        until(lambda: _samples(record), "the recorder has found them")
         launch.launcher.terminate()
         launch.status()
-
-
-def _samples(record: Path) -> list[dict[str, Any]]:
-    lines = [line for file in record.glob("*.jsonl") for line in file.read_text().split("\n")[:-1]]
-    return [
-        one for one in map(json.loads, lines) if one["kind"] == "sample" and one["ranks"] == [0, 1]
-    ]
-
-
-def test_a_rank_in_task_mode_is_found(tmp_path: Path) -> None:
-    from tests.support.launching import LAUNCHER, SLURM_TASK
-
-    environ = clean_environ(**SLURM_TASK)
-    task = start(*LAUNCHER, BUSY, environ=environ, stderr=(tmp_path / "e").open("w"))
-    try:
-        pids = ready(task.stdout.readline())
-        assert pids == {2: (task.pid, pids[2][1])}
-        found = looked_at({task.pid: 2})
-        assert found[2]["world_size"] == 3
-    finally:
-        os.kill(pids[2][1], 9)
-        task.kill()
-        task.wait()
 
 
 @pytest.mark.parametrize(("height", "first"), [(6, "rank"), (5, "!")])
@@ -242,38 +214,6 @@ def test_a_top_that_is_told_to_end_leaves_the_terminal_as_it_was() -> None:
     assert termios.tcgetattr(theirs) == before
     os.close(theirs)
     os.close(ours)
-
-
-@pytest.mark.full
-def test_the_loop_tells_its_step(tmp_path: Path) -> None:
-    flags = ("--task", "language", "--steps", 100000, "--log-every", 5, "--out", tmp_path / "out")
-    with launched("--nproc", 2, "--", *flags, directory=tmp_path) as launch:
-        found: dict[int, dict[str, Any]] = {}
-
-        def tells() -> bool:
-            found.update(looked_at(dict.fromkeys(launch.workers, 0)))
-            told = [one["progress"] for one in found.values()]
-            return len(told) == 2 and all(one and one["loss"] for one in told)
-
-        until(tells, "both ranks tell a loss")
-        metrics = tmp_path / "out" / "metrics.jsonl"
-
-        def logged(loss: float) -> list[dict[str, Any]]:
-            lines = map(json.loads, metrics.read_text().split("\n")[:-1])
-            return [line for line in lines if line.get("loss") == loss]
-
-        for one in found.values():
-            progress = one["progress"]
-            assert progress["steps"] == 100000
-            assert progress["compute_s"] > 0
-            loss = progress["loss"]
-            until(partial(logged, loss), "the loop has logged what the rank tells")
-            at = logged(loss)[0]
-            if one["rank"] == 0:  # which writes the log; others' clocks tell another rate
-                assert progress["rate"] == at["samples_per_second"]
-            assert at["step"] <= progress["step"] < at["step"] + 1000
-        launch.launcher.kill()
-        launch.status()
 
 
 def test_what_an_ended_worker_has_left_does_not_pass_for_the_worker_after_it(tmp_path: Path):

@@ -1,6 +1,5 @@
 """Of four ranks one is slow, one leaks, and one hangs: each view names the right one."""
 
-import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.support.launching import ROOT, WORKERS, clean_environ, run
-from tests.support.processes import until
+from tests.support.processes import children, until
 from tests.support.required import require_programs
 from tests.support.watching import launched
+from tests.watch.conftest import Recorded
+from tests.watch.ranks import looked_at, recorder_and_guard
 
 require_programs("tmux", package="tmux")
 
@@ -33,22 +34,22 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
     call("kill-server")
 
 
-def noted(record: Path) -> set[tuple[str, int]]:
+def noted(record: Recorded) -> set[tuple[str, int]]:
     """The kinds of notes in a record, and whom they are about."""
-    return {(line["note"], line["rank"]) for line in lines(record) if line["kind"] == "note"}
+    return {(line["note"], line["rank"]) for line in record.of_kind("note")}
 
 
-def lines(record: Path) -> list[dict[str, Any]]:
-    told = "".join(file.read_text() for file in record.glob("*.jsonl"))
-    return [json.loads(line) for line in told.split("\n")[:-1]]
+def logged(out: Path, loss: float) -> list[dict[str, Any]]:
+    """The lines of the loop's log with this loss."""
+    return [line for line in Recorded(out).lines if line.get("loss") == loss]
 
 
 @pytest.mark.full
 def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_path: Path) -> None:
-    hangs, record = tmp_path / "hangs", tmp_path / "record"
+    hangs, record = tmp_path / "hangs", Recorded(tmp_path / "record")
     task = ("--task", f"{WORKERS / 'troubled.py'}:Troubled", "--hangs", hangs)
     steps = ("--steps", 100000, "--log-every", 5, "--batch-size", 4, "--out", tmp_path / "out")
-    flags = ("--nproc", 4, "--grace", 1, "--hang-timeout", 20, "--record", record)
+    flags = ("--nproc", 4, "--grace", 1, "--hang-timeout", 20, "--record", record.directory)
     with launched(*flags, "--", *task, *steps, directory=tmp_path) as launch:
         # Longer than an answer may take, which is read in between.
         command = shlex.join([sys.executable, "-m", "spawnlaunch.top", "--every", "5"])
@@ -62,17 +63,25 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
         def shows() -> bool:
             """All ranks, whoever else has launched something."""
             rows = [line.split() for line in screen()]
-            return all(any(str(pid) in row for row in rows) for pid in launch.workers)
+            return all(any(str(pid) in row for row in rows) for pid in pids)
 
         def said_by_top(rank: int, words: str) -> bool:
             return any(line.startswith(f"  ! rank {rank}: ") and words in line for line in screen())
 
         until(lambda: said_by_top(1, "a step takes it"), "top names the slow rank")
+        pids = children(recorder_and_guard(launch.pid)[1])
+        assert len(pids) == 4
         until(lambda: said_by_top(2, "memory grew by"), "top names the rank that leaks")
         until(lambda: noted(record) >= TROUBLES - {("stuck", 3)}, "the record has both")
         once = run(*shlex.split(command), "--once", hangs, check=True).stdout
         (grows,) = (line for line in once.splitlines() if "! rank 2: memory grew by" in line)
         assert "by the record)" in once.partition(grows)[2].partition("!")[0] or "record" in grows
+        told = looked_at(dict.fromkeys(pids, 0))[0]["progress"]
+        until(lambda: logged(tmp_path / "out", told["loss"]), "the loop has logged what it tells")
+        (at, *_) = logged(tmp_path / "out", told["loss"])
+        assert (told["steps"], told["rate"]) == (100000, at["samples_per_second"])
+        assert at["step"] <= told["step"] < at["step"] + 1000
+        assert told["compute_s"] > 0
         # Launches of other tests may come before this one, and fill the screen for a moment.
         until(lambda: RED in tmux("capture-pane", "-e", "-p", "-t", "first"), "it is red")
         plain = f"cd {ROOT}; NO_COLOR=1 exec {command}"
@@ -97,11 +106,10 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
         until(lambda: any("ended with 0" in line for line in screen()), "it has ended")
         launch.launcher.terminate()
         launch.status()
-    (first, second, *_) = next(line["words"] for line in lines(record) if line["kind"] == "roll")
+    (first, second, *_) = record.of_kind("roll")[0]["words"]
     assert first.startswith("rank 3 is in hang (troubled.py:")
     assert second.startswith("ranks 0-2 are in backward ")
-    report = (sys.executable, "-m", "spawnlaunch.report", record, "--html", "-")
-    html = run(*report, check=True).stdout
+    html = record.page
     named = [f"<b>{kind}</b> rank {rank} after" for kind, rank in TROUBLES]
     for words in (*named, "<b>roll call</b> after", "rank 3 is in hang (troubled.py:"):
         assert words in html

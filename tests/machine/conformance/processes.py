@@ -128,11 +128,13 @@ def sessions_and_groups(m: Any) -> None:
 
 @program
 def a_child_is_put_into_a_group(m: Any) -> None:
-    pid = started(m, lambda: (m.say_ready(), m.sleep(5)))
+    pid, other = (started(m, lambda: (m.say_ready(), m.sleep(5))) for _ in range(2))
     noted(m, m.getpgid(pid) == m.getpgrp())
     m.setpgid(pid, pid)
-    noted(m, m.getpgid(pid) == pid, tried(m, m.setpgid, pid, 1))
+    m.setpgid(other, pid)
+    noted(m, m.getpgid(other) == pid, tried(m, m.setpgid, pid, 1))
     m.killpg(pid, signal.SIGTERM)
+    child_ended(m, other)
     child_ended(m, pid)
     noted(m, tried(m, m.killpg, pid, signal.SIGTERM))
 

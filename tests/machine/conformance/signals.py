@@ -226,26 +226,3 @@ def several_children_that_end_may_send_one_sigchld(m: Any) -> None:
     noted(m, m.sigtimedwait([signal.SIGCHLD], 5).si_signo, m.sigtimedwait([signal.SIGCHLD], 0.05))
     for pid in pids:
         child_ended(m, pid)
-
-
-@program
-def what_is_typed_is_for_a_group(m: Any) -> None:
-    def child() -> None:
-        m.signal(signal.SIGINT, lambda *_: noted(m, "interrupted"))
-        m.setpgid(0, 0)
-        m.say_ready()
-        m.sleep(1.5)
-        noted(m, "at the end")
-
-    pid = started(m, child)
-
-    def member() -> None:
-        m.signal(signal.SIGINT, signal.SIG_DFL)
-        m.setpgid(0, pid)
-        m.say_ready()
-        m.sleep(5)
-
-    other = started(m, member)
-    m.killpg(pid, signal.SIGINT)
-    child_ended(m, other)
-    child_ended(m, pid)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import _socket
 import errno
 import select
-import signal
 from typing import Any
 
-from tests.machine.conformance.programs import child_ended, noted, program, started, tried
+from tests.machine.conformance.programs import noted, program, tried
 
 
 def listening(m: Any) -> Any:
@@ -121,28 +120,6 @@ def sending_to_what_is_closed(m: Any) -> None:
     noted(m, tried(m, mine.send, b"once"))
     m.sleep(0.05)
     noted(m, tried(m, mine.send, b"twice"))
-
-
-@program
-def a_killed_process_closes_its_connections(m: Any) -> None:
-    listener = listening(m)
-
-    def child() -> None:
-        mine = m.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        mine.setblocking(False)
-        mine.connect_ex(listener.getsockname())
-        ready(m, mine, select.POLLOUT)
-        mine.send(b"hello")
-        m.say_ready()
-        m.sleep(5)
-
-    pid = started(m, child)
-    theirs, _ = m.accept(listener)
-    theirs.setblocking(False)
-    m.kill(pid, signal.SIGKILL)
-    child_ended(m, pid)
-    m.sleep(0.05)
-    noted(m, (theirs.recv(100), theirs.recv(100)))
 
 
 @program

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import re
-import shlex
-import signal
 from collections.abc import Iterator
 
-from spawnlaunch import cli
-from spawnlaunch.errors import UsageError
-from spawnlaunch.flags import Request
 from tests.machine.node import Node
 from tests.machine.play import Host, Played
 from tests.machine.process import Process
@@ -18,7 +12,6 @@ from tests.machine.properties import facts
 from tests.machine.scripts import COUNT, End
 
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
-ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
 AGAIN_S = 0.04  # after an answer, until a name server is asked once more
 CALL_S = 30.0  # for others to come, where enough are there
 TALK_S = 15.0  # for launchers to tell each other
@@ -145,31 +138,6 @@ def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[facts.Verdic
             yield is_wrong and words
 
 
-def who_is_gone_is_not_waited_for(played: Played) -> Iterator[facts.Verdict]:
-    """Nor a launcher that somebody has killed after it had joined, before the first start."""
-    scenario, happened = played.scenario, played.happened
-    if len(happened) != 1 or scenario.is_elastic or scenario.refused or scenario.mute:
-        return
-    when, fault, to = happened[0]
-    host = played.hosts[fault.node]
-    began = [p.start for other in played.hosts for p in other.launchers]
-    if (
-        fault.number != signal.SIGKILL
-        or to not in (*host.launchers, *host.guards)
-        or not fault.node
-    ):
-        return
-    joined = max(host.launcher.start + 0.1, played.hosts[0].launcher.start + 1.2)
-    joined += ROUNDS * max(scenario.latencies, default=0.0)
-    if not joined < when < (facts.first_start(played) or played.kernel.now) or _refused(played):
-        return
-    for other in played.hosts:
-        late_s = other.launcher.ended - max(when, *began)
-        if other is not host:
-            words = f"{other.node.name} ended {late_s:.1f} s after nobody could come any more"
-            yield late_s > TALK_S and words
-
-
 def they_meet(played: Played) -> Iterator[facts.Verdict]:
     """Whatever comes between, nodes that live find each other as soon as they can."""
     scenario = played.scenario
@@ -220,35 +188,6 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[facts.Verdict]:
             code = host.launcher.code
             is_well = code == 0 or (scenario.pause and code == facts.LOST_OUTPUT)
             yield not is_well and f"{host.node.name} ended with {code}, though all could go on"
-
-
-def what_to_type_starts_it_again(played: Played) -> Iterator[facts.Verdict]:
-    """Where somebody is waited for, the line that is said is as that launcher was started."""
-    for host in played.hosts:
-        for who, line in AGAIN_LINE.findall(host.err.text):
-            known = [
-                n for n, each in enumerate(played.hosts)
-                if who in (each.node.name, f"the hub at {each.node.address}", "the hub at node0")
-            ]  # fmt: skip
-            if not known:  # several are named in one line, of whom each has its own
-                continue
-            number = known[0]
-            argv = played.scenario.argvs[number]
-            words = shlex.split(line)
-            typed = words[next(n for n, word in enumerate(words) if word.startswith("--")) :]
-            is_hub = who.startswith("the hub")  # of which others know less
-            try:
-                lines = typed, [*argv, "--no-python", "sh", "worker"]
-                one, other = (_as_read(each, is_hub) for each in lines)
-            except UsageError as error:
-                yield f"{line}: {error}"
-                return
-            yield one != other and f"to start {who} again is said {line}"
-
-
-def _as_read(argv: list[str], is_hub: bool) -> Request:
-    request = cli.parse(argv, {}, "python")._replace(given=())
-    return request._replace(nproc=None) if is_hub else request
 
 
 def who_is_told_ends(played: Played) -> Iterator[facts.Verdict]:
@@ -304,6 +243,3 @@ def one_world(played: Played) -> Iterator[facts.Verdict]:
         if count - 1 in spans:
             is_early = spans[count - 1][1] > began + 1e-6
             yield is_early and f"workers of start {count} began before those before had ended"
-
-
-AGAIN_LINE = re.compile(r"waiting up to \S+ s for (.*) to come back; start it there again: (.*)")
