@@ -1,7 +1,4 @@
-"""Break something in real launches on four nodes, at random, again and again:
-
-    python -m tests.gang.rounds --rounds 300          workers, launchers, guards, nodes, cables
-    python -m tests.gang.rounds --rounds 1 --seed 17  the one that has gone wrong
+"""Break workers, launchers, guards, nodes and cables of real launches on four nodes, at random.
 
 After each, nodes that had no fault of their own have one status and one first failure, the workers
 of each attempt were told one world, and no process is left anywhere.
@@ -9,12 +6,9 @@ of each attempt were told one world, and no process is left anywhere.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
-import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -194,33 +188,3 @@ def play(network: Network, directory: Path, seed: int) -> Round:
             network.kill(host)
             network.mend(host)
     return one
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    for signum in (signal.SIGINT, signal.SIGTERM):  # as timeout(1) sends, in the background too
-        signal.signal(signum, signal.default_int_handler)
-    network, wrong = Network(HOSTS), 0
-    seen: Counter[str] = Counter()
-    try:
-        for seed in range(args.seed, args.seed + args.rounds):
-            with tempfile.TemporaryDirectory() as directory:
-                try:
-                    one = play(network, Path(directory), seed)
-                    print(f"seed {seed}: {one}: {one.statuses}", flush=True)
-                except AssertionError as error:
-                    wrong += 1
-                    print(f"seed {seed}: WRONG: {error}", flush=True)
-                    continue
-                seen.update(fault.split()[0] for fault in one.faults)
-    finally:
-        network.remove()
-    print(f"{args.rounds} rounds, {wrong} wrong; {dict(seen)}")
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

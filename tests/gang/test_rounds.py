@@ -1,4 +1,4 @@
-"""Real launches on four nodes in which something breaks: a handful of the rounds of `rounds`."""
+"""Real launches on four nodes in which something breaks: a handful of rounds, and 300 at night."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from tests.gang.rounds import HOSTS, play
 
 # A worker, the hub's guard, a node; with a spare a worker and a cable; two faults at once.
 SEEDS = (1, 2, 3, 6, 41, 46, 48)
+ROUNDS = [
+    pytest.param(seed, marks=pytest.mark.full if seed in SEEDS else pytest.mark.nightly)
+    for seed in range(1, 301)
+]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +24,6 @@ def network() -> Iterator[Network]:
         yield network
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", ROUNDS)
 def test_a_round(network: Network, tmp_path: Path, seed: int) -> None:
     play(network, tmp_path, seed)

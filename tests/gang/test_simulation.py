@@ -3,6 +3,7 @@
 import pytest
 
 from spawnlaunch.gang import member, messages, phases
+from tests.gang.__main__ import simulate
 from tests.gang.hosts import Broken
 from tests.gang.mutants import MUTANTS, Mutant
 from tests.gang.simulation import Simulation
@@ -49,6 +50,11 @@ def test_the_rules_hold_in_many_schedules_which_reach_all_of_them() -> None:
         seen |= simulation.seen.keys()
     kinds = {f"message {kind.__name__}" for kind in (*messages.TO_HUB, *messages.TO_MEMBER)}
     assert not (kinds | STATES | CAUSES | AGAIN | {"end well"}) - seen
+
+
+@pytest.mark.nightly
+def test_the_rules_hold_in_100_000_schedules() -> None:
+    assert simulate(range(100_000)) == 0
 
 
 @pytest.mark.nightly
