@@ -1,0 +1,181 @@
+"""Repairs that are taken back, one at a time: which seed sees that they are gone?
+
+In its place stands what was there before, or what would be without (tests/support/edits.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.machine.generating import generated
+from tests.machine.play import play
+from tests.machine.properties import broken
+from tests.support import edits
+from tests.support.edits import Edit
+
+MOST_SEEDS = 20_000
+ONE, SEVERAL = 1, 6  # nodes
+
+
+class Reversion(NamedTuple):
+    words: str  # what was wrong
+    needs: str  # what has to happen in a scenario that can show it; others are not played
+    nodes: int
+    edits: tuple[Edit, ...]
+
+
+def _one(words: str, needs: str, *edit: str) -> Reversion:
+    return Reversion(words, needs, ONE, _edits(edit))
+
+
+def _several(words: str, needs: str, *edit: str) -> Reversion:
+    return Reversion(words, needs, SEVERAL, _edits(edit))
+
+
+def _edits(edit: tuple[str, ...]) -> tuple[Edit, ...]:
+    return tuple(Edit(*edit[i : i + 3]) for i in range(0, len(edit), 3))
+
+
+LATER = "machine.running_s()", "machine.monotonic()"
+# The first of what `sigtimedwait` returned was read though its time was over.
+INFO = """(machine.sigtimedwait(watched, max(0.0, min(look_at - machine.monotonic(), 86400.0)))
+or type("Over", (), {"si_signo": signal.SIGALRM}))"""
+
+REVERSIONS = (
+    # Time in which we could not run does not count
+    _one("sigtimedwait that is interrupted as its time ends returns what means nothing", "",
+         "run.launcher:_watch", "machine.sigwaitinfo(watched | {signal.SIGALRM})", INFO),
+    _one("all deadlines run while the launch stands", "freeze",
+         "run.events:Loop._count", "machine.lose(self._seen - seen - counts_s)", "pass"),
+    _one("a gap counts that is neither in a wait nor in a call", "freeze",
+         "run.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
+         "run.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
+    _one("the grace runs while all stands", "freeze",
+         "run.events:Loop.alarm",
+         "machine.monotonic if always else machine.running_s", "machine.monotonic"),
+    _one("--hang-timeout counts time in which nobody could write", "freeze",
+         "run.output:Output.silent_s", *LATER, "run.hang:HangHelp._quiet_s", *LATER),
+    _one("a reader's patience is over with time in which it could not read", "freeze",
+         "run.output:Output.drain", *LATER, "run.output:Output._await_readers", *LATER),
+    _one("what workers leave has its grace while it is frozen", "freeze",
+         "run.leftovers:_goes_on", *LATER),
+    _one("what does not die at once is left, though it could not run", "free freeze",
+         "run.tree:Tree.end", *LATER,
+         "run.tree:Tree.end",
+         "deadline += max(0.0, now - seen - events.LATE_S)", "pass"),
+    _one("our own words are dropped, as their reader was frozen", "freeze",
+         "run.say:write", "machine.monotonic() - began < patience_s + LATE_S", "True"),
+    _one("a worker that is stopped uses up its grace", "stop",
+         "run.stops:Stops.heed",
+         "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
+         "return False",
+         "run.stops:Stops.heed",
+         "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
+    # Whoever will not come says so, and is believed
+    _several("a launcher that cannot take part does not tell the others", "unable",
+             "run.unable:tell", "request and resolution and resolution.gathering", "False"),
+    _several("a launcher that was to have the hub, and cannot, does not listen", "unable",
+             "run.telling:tell", "gathering.is_hub is not False", "False"),
+    _several("a launcher that the hub refuses, or that cannot take part, is waited for", "unable",
+             "gang.hub:Hub._count_out", "is_final and self.phase != phases.RUNNING", "False"),
+    _several("a launcher that goes before the first start is waited for", "signal",
+             "gang.hub:Hub._lose",
+             "is_certain and (not (hello.again or self._may_return() or node.leaving))", "False"),
+    _several("a launcher that a signal ends as it seeks the hub does not say so", "signal",
+             "gang.member:Member._told_early",
+             "self._left, self.hello = (self.now, self.hello._replace(leaving=self.leaving))",
+             "self._left = self.now"),
+    _several("a cut before the first start ends a launcher", "cut",
+             "gang.member:Member._be_alone", "self.hello.epoch and (not self._rules.return_s)",
+             "not self._rules.return_s or not self.hello.epoch"),
+    _one("output that nobody reads is lost with status 0", "",
+         "run.output:Output._give_up", "self._has_failed |= not was_read", "pass"),
+    # Open files
+    _one("the guard's limit of open files is as it was", "few-files",
+         "run.output:Output.begin",
+         "self.make_room(workers * MOST_OF_A_WORKER + OF_THE_GUARD)", "pass"),
+    _one("workers get the guard's limit of open files", "few-files",
+         "run.output:Output.take", "machine.setrlimit(self._limits)", "pass"),
+    _several("the hub's limit of open files is as it was", "few-files",
+             "run.ganged:Gang._room",
+             "self._supervisor.output.make_room(own + most_used)", "pass"),
+    _several("a hub without a descriptor tries again at once", "accept4",
+             "gang.server:Server._pause", "self._listener and (not self._has_evicted())", "False"),
+    # Strangers, and name servers
+    _several("a host name of thousands of digits ends the hub", "digits",
+             "gang.roster:_digits", "(0, len(number), number)", "(0, int(number or 0), number)",
+             "gang.messages:_name", "len(read) > MOST_NAME", "False"),
+    _several("silent connections keep nodes from meeting", "silent",
+             "gang.server:Server._take", "not self._has_evicted()", "True"),
+    _several("a mute name server holds a signal up, at the hub", "mute",
+             "run.ganged:Gang._found",
+             "lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN", "True"),
+    _several("a mute name server holds a signal up, elsewhere", "mute",
+             "gang.link:Link.connect", "not found and (not lookup.HAS_CHILDREN)", "not found"),
+    _several("a slow name server is asked once more for each port", "mute",
+             "gang.link:Link._fail", "self._connect()", "self.connect()"),
+    # Lost launchers that come back
+    _several("a lost launcher is not waited for", "return",
+             "gang.phases:Phases._can_go_on", "self._is_enough() or settings.return_s > 0",
+             "self._is_enough()"),
+    _several("a lost hub is not waited for", "return",
+             "gang.member:Member._be_alone", "self.hello.epoch and (not self._rules.return_s)",
+             "self.hello.epoch"),
+    # The failure that was first
+    _one("a process that dumps its core has not failed yet", "core",
+         "run.processes:Processes.send", "proc.is_dying(pid)", "False"),
+    _one("a crash does not go before an exit", "",
+         "failures:Failure.order", "code in CRASHES or (code == -SIGKILL and self.cause.oom)",
+         "code == -SIGKILL and self.cause.oom"),
+    _several("the way of a failure's news counts as its age", "far",
+             "gang.member:Member.worker_failed", "failed.age_s + way_s", "failed.age_s"),
+    _several("a crash far away was not earlier than is known", "far",
+             "gang.member:Member.worker_failed", "early_s += way_s", "pass"),
+    # A refused call costs what it gives
+    _one("memfd_create refused ends the launch", "memfd_create",
+         "run.published:publish", "OSError", "KeyError"),
+    _one("pidfd_send_signal refused leaves processes", "pidfd_send_signal",
+         "run.tree:send", "signals.send(process.pid, signum)", "pass",
+         "run.tree:send", "is_same and (fd is None or not machine.signal_pidfd(fd, signum))",
+         "is_same and fd is not None and machine.signal_pidfd(fd, signum)"),
+    _one("setsid refused ends the launch", "setsid", "run.signals:detach", "OSError", "KeyError"),
+    _one("waitid refused: how a worker has ended", "waitid",
+         "run.processes:Processes._has_ended", "OSError", "KeyError"),
+    _one("waitid refused: whether there are children", "waitid",
+         "node.proc:has_children", "OSError", "KeyError"),
+    _one("waitid refused: who was stopped", "waitid",
+         "run.processes:Processes.a_child_changed", "OSError", "KeyError"),
+    _one("epoll refused ends the launch", "epoll_create",
+         "run.events:Loop.__init__", "OSError", "KeyError"),
+    _one("setitimer refused ends the launch", "setitimer",
+         "run.launcher:_alarm", "OSError", "KeyError"),
+)  # fmt: skip
+
+
+def first_seed(reversion: Reversion, most: int = MOST_SEEDS) -> tuple[int, str] | None:
+    """The first seed that sees it, and what does not hold there; None: none of so many does."""
+    codes = edits.codes(reversion.edits)
+    for seed in range(most):
+        scenario = generated(seed, None if reversion.nodes == ONE else 2 + seed % (SEVERAL - 1))
+        if not scenario.has(reversion.needs):
+            continue
+        with edits.instead(codes):
+            found = broken(play(scenario))
+        if found and not broken(play(scenario)):
+            return seed, found[0]
+    return None
+
+
+def table(word: str, most: int, tell: Callable[[str], object] = print) -> int:
+    """Take back those that have the word in them; the result is how many are not seen."""
+    unseen = 0
+    for reversion in REVERSIONS:
+        if not re.search(word, reversion.words):
+            continue
+        found = first_seed(reversion, most)
+        unseen += found is None
+        seen = f"{found[0] + 1:6} seeds  {found[1].partition(':')[0]}" if found else "NOT SEEN"
+        tell(f"{reversion.nodes} node{'s' * (reversion.nodes > 1)}  {reversion.words}: {seen}")
+    return unseen
