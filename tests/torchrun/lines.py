@@ -156,7 +156,6 @@ RENDEZVOUS = [
     Line(f"--nnodes=2 --node-rank={{node}} {MASTER} --role r{{node}} {TWO} --tee 3 train.py",
          {TEMPLATE: "[${role_name}-${local_rank}:${rank}] "}, launchers=2),
     Line(f"--nnodes 2 {OF_TWO.replace('localhost', '[::1]')} train.py", launchers=2),
-    Line(f"--nnodes 2 {OF_TWO} train.py", do="1:exit 3;3:exit 3;0:sleep;2:sleep", launchers=2),
 ]  # fmt: skip
 
 # Flags of torchrun that change little here, and those that do.
@@ -233,7 +232,7 @@ ENDS = [
     two("--max-restarts 1", do="1:exit 75@0", shows="final statuses"),
     two("", do="sleep", signals=("SIGHUP",)),
     two("--signals-to-handle SIGTERM,SIGUSR1 --shutdown-timeout 1", do="sleep",
-        signals=("SIGUSR1", "SIGTERM"), shows="signals/signals"),
+        signals=("SIGUSR1", "SIGTERM")),
     two("", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "20"}, do="sleep", signals=("SIGTERM",)),
     two("", do="0:family 1", shows="left behind"),
     two("", hindrance="stdin is closed", shows="open files"),

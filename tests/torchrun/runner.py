@@ -32,7 +32,14 @@ DEFAULT_PORT = 29400  # of c10d under torchrun
 SGR = re.compile(rb"\x1b\[[0-9;]*m")
 OURS = {TORCHRUN: "spawnlaunch", "torch.distributed.launch": "spawnlaunch.distributed_launch"}
 # What tests set for themselves, or leave to the libraries of a program.
-UNSET = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT_TEST", "_")
+UNSET = (
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTEST_CURRENT_TEST",
+    "_",
+    "COLUMNS",
+    "LINES",
+)
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 # gloo fails now and then under any launcher, where a rank ends while others still connect to it.
 FLAKES = re.compile(f"{GLOO}|Gloo connectFullMesh failed|Did the remote server shutdown or crash")

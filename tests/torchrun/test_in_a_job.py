@@ -33,7 +33,7 @@ def test_in_a_shell_of_one_node_a_line_does_the_same(slurm: Slurm) -> None:
 def test_as_tasks_on_two_nodes_a_program_prints_the_same(
     line: Line, slurm: Slurm, tmp_path: Path
 ) -> None:
-    require_packages(*line.needs, group="clients")
+    require_packages(*line.needs, group="nightly")
     theirs = run_steadily(line, start_torchrun, tmp_path / "theirs", {}, {})
     printed = [text for name, text in theirs.files.items() if name.endswith("stdout.log")]
     words = shlex.split(line.text[line.text.index("{scripts}") :].format(scripts=SCRIPTS))
