@@ -49,13 +49,6 @@ def test_what_only_advice_and_rank_0_read_may_be_no_number_either(value: str):
     assert "srun --nodes=2" in one_line("--nproc", 2, "--explain", REPORTER, **SLURM_TASK, **given)
 
 
-@pytest.mark.parametrize("value", [DIGITS, "\N{SUPERSCRIPT TWO}"])
-def test_a_share_of_what_is_no_number_is_given_to_no_worker(value: str):
-    flags = ("--nproc", 2, "--standalone", "--rewrite-slurm-env", "--explain")
-    told = clean_environ(**SLURM_TASK, SLURM_CPUS_PER_TASK=value)
-    assert launch(*flags, REPORTER, environ=told).returncode == 0
-
-
 @pytest.mark.parametrize("name", VARIABLES.split())
 def test_a_variable_of_5000_digits_is_refused_or_passed_over(name: str):
     done = launch("--explain", REPORTER, environ=clean_environ(**{**SLURM_TASK, name: DIGITS}))

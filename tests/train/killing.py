@@ -87,7 +87,7 @@ def kill_one_and_resume(
             words = (*LAUNCHER, "--nproc", world, "--quiet", "--", *flags)
             launcher = start(*words, cwd=cwd, environ=environ, stderr=subprocess.DEVNULL)
             lines = iter(launcher.stdout.readline, "")
-            under_way = any(line.startswith("[0] writing to") for line in lines)
+            under_way = any(line.startswith("writing to") for line in lines)
             time.sleep(number and moments.uniform(0, 2 * whole_s / kills))
             ranks = ranks_of(mark)
             of_launcher = number % 3 == 0  # a run has more ranks than launchers

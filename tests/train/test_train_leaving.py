@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.train.exit import PREEMPTED
-from tests.support.launching import launch
+from tests.support import launching
 from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, until
 from tests.train.ranks import finish as finish_ranks
 
@@ -78,9 +78,9 @@ LATE = 'test "$RANK" -ne 0 || sleep 1; exec "$0" -m spawnlaunch.train "$@"'
 
 def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path) -> None:
     """The launcher stops all others when the first rank has left."""
-    ended = launch(
-        *("--nproc", 3, "--quiet", "--no-python", "sh", "-c", LATE),
-        *(sys.executable, "--best", "accuracy:up"),
+    words = ("-m", "spawnlaunch", "--nproc", "3", "--quiet", "--no-python", "sh", "-c", LATE)
+    ended = launching.run(
+        *(sys.executable, *words, sys.executable, "--best", "accuracy:up"),
         cwd=tmp_path,
         environ=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
     )

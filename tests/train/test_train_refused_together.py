@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.support import launching
 from tests.support.ports import free_port
 from tests.train import warm
 from tests.train.ranks import ENTRY, assert_refused, complete, environment, finish, run
@@ -215,13 +215,6 @@ def test_what_a_task_makes_is_seeded_for_all_ranks_and_splits(cwd: Path) -> None
 # What the process that was started has around it.
 
 
-def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A program that becomes the loop, on its own, with these words before it and behind."""
-    return subprocess.run(
-        [*words], cwd=cwd, env=environment(0, 0, 0), capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("where", "said"),
@@ -235,6 +228,7 @@ def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 )
 def test_a_run_goes_on_when_nobody_reads_what_it_says(cwd: Path, where: str, said: str) -> None:
     words = (sys.executable, str(ENTRY), *FLAGS, "--task", "task.py:Line")
-    done = started("sh", "-c", f'exec "$@" {where}', "sh", *words, cwd=cwd)
+    shell = ("sh", "-c", f'exec "$@" {where}', "sh")
+    done = launching.run(*shell, *words, cwd=cwd, environ=environment(0, 0, 0))
     assert (done.returncode, done.stderr) == (0, said)
     assert (cwd / "here" / "evaluation.json").exists()
