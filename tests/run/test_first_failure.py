@@ -175,7 +175,8 @@ def test_the_order_of_exits_decides_though_the_guard_hears_of_all_in_one_moment(
         one.read_until(4)
         workers = one.workers
         one.send(signal.SIGSTOP, one.guard)
-        (tmp_path / "go").write_text("0")
+        (tmp_path / "go.new").write_text("0")
+        (tmp_path / "go.new").rename(tmp_path / "go")  # no worker reads it half written
         until(lambda: {state(pid) for pid in workers} == {"Z"}, "all have ended")
         one.send(signal.SIGCONT, one.guard)
         assert one.status() == 13
