@@ -157,7 +157,8 @@ def test_the_state_is_that_of_ps() -> None:
 
 def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: Path) -> None:
     flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank")
-    with launched(*flags, BUSY, directory=tmp_path, environ={"RANK": "7"}) as launch:
+    environ = {"RANK": "7", "ROOM": "x" * 4096}  # a rank's own can be shown in that of its image
+    with launched(*flags, BUSY, directory=tmp_path, environ=environ) as launch:
         launch.read_until(2)
         pids = {rank: pid for rank, (pid, _) in ready(launch.output.decode()).items()}
         found = looked_at({pid: rank for rank, pid in pids.items()})
