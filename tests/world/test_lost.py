@@ -4,7 +4,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Collection
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +17,7 @@ from spawnlaunch.world.gathering import Gathering
 from spawnlaunch.world.identity import Capacity, Resolution, World
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.resolve import resolve_world
-from tests.support.launching import REPORTER, SLURM_TASK
+from tests.support.launching import REPORTER, SLURM_TASK, explain
 from tests.support.matrix import mostly_full
 from tests.world import recorded
 from tests.world.slurm_jobs import Environ, Job, Task, random_job
@@ -24,6 +26,7 @@ from tests.world.slurm_jobs import Environ, Job, Task, random_job
 ASKED_FOR = {
     *("SLURM_STEP_RESV_PORTS", "SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_GPUS_PER_NODE"),
 }
+ASKED_FOR_TOGETHER = {"SLURM_NTASKS", "SLURM_NPROCS"}  # -n
 WHOLE = recorded.read(Path(__file__).parent / "whole_slurm.json")
 
 
@@ -177,3 +180,93 @@ def test_one_variable_that_is_missing_is_no_loss(name: str) -> None:
     job = whole(name)
     names = {each for task in job.tasks for each in task.environ}
     assert {each: check(job, {each}) for each in names} == dict.fromkeys(names, "as with all")
+
+
+@pytest.mark.parametrize("name", WHOLE.content["jobs"])
+@pytest.mark.parametrize("most", mostly_full([40, None]))
+def test_two_variables_that_are_missing_are_no_loss_or_are_named(
+    name: str, most: int | None
+) -> None:
+    job = whole(name)
+    names = sorted({each for task in job.tasks for each in task.environ})
+    pairs = [pair for pair in map(set, combinations(names, 2)) if pair != ASKED_FOR_TOGETHER]
+    random.Random(1).shuffle(pairs)
+    for pair in pairs[:most]:
+        check(job, pair)
+
+
+def of_slurm(explained: dict[str, Any]) -> dict[str, str]:
+    """What the first worker has of Slurm's variables that is its own."""
+    environ = explained["workers"][0]["env"]
+    return {name: value for name, value in environ.items() if name.startswith("SLURM")}
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_STEP_ID"])
+def test_all_that_is_said_of_slurm_is_as_with_the_variable_that_is_missing(
+    name: str, tmp_path: Path
+) -> None:
+    """Of the mask, of the time until Slurm kills, and in the workers' environment."""
+    (tmp_path / "slurm.conf").write_text("KillWait=5\n")
+    bound = {"SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_CPU_BIND_LIST": "0x1"}
+    environ = whole("launchers").tasks[0].environ | bound
+    environ |= {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    flags = ("--nproc", 2, "--allowed-cpus", 0, "--grace", 40, "--rewrite-slurm-env")
+    told = explain(*flags, **environ)
+    found = explain(*flags, **{k: v for k, v in environ.items() if k != name})
+    missing, *others = found["warnings"]
+    assert f": {name}" in missing
+    assert others == told["warnings"]
+    assert any("--cpus-per-task" in line for line in others)
+    assert any("KillWait" in line for line in others)
+    assert of_slurm(found) == of_slurm(told) != {}
+
+
+def of_two_components(flags: str = "") -> Job:
+    """A step of a heterogeneous job, whose list has the second component's node first."""
+    size = {"SLURM_HET_SIZE": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    groups = {f"SLURM_JOB_ID_HET_GROUP_{i}": str(7 + i) for i in (0, 1)}
+    groups |= {f"SLURM_JOB_NODELIST_HET_GROUP_{i}": f"node{1 - i}" for i in (0, 1)}
+    job = whole("launchers")
+    tasks = []
+    for rank, task in enumerate(job.tasks):
+        node = f"node{1 - rank}"
+        kept = {k: v for k, v in task.environ.items() if not k.startswith("SLURM_NTASKS_PER")}
+        environ = {**kept, **size, **groups, "SLURMD_NODENAME": node}
+        tasks.append(task._replace(environ=environ, hostname=node))
+    return job._replace(tasks=tasks, flags=flags.split(), says="of two components")
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURM_NODEID", "SLURMD_NODENAME", "SLURM_PROCID", "SLURM_HET_SIZE"]
+)
+def test_nodes_count_in_the_order_of_components(name: str) -> None:
+    assert outcome(of_two_components()) == "one world"
+    assert check(of_two_components(), {name}) == "as with all"
+
+
+@pytest.mark.parametrize(
+    ("job", "missing"),
+    [
+        (whole("tasks"), "SLURM_STEP_NODELIST SLURM_JOB_NODELIST"),
+        (whole("launchers"), "SLURM_STEP_NODELIST SLURM_JOB_NODELIST"),
+        (whole("batch script"), "SLURM_JOB_NODELIST SLURM_NODELIST"),
+        (whole("batch script on one node"), "SLURM_JOB_NODELIST SLURM_NODELIST"),
+        (of_two_components("--master-addr=node1"), "SLURM_STEP_NODELIST"),
+    ],
+)
+def test_a_list_of_nodes_that_nothing_else_has_is_named(job: Job, missing: str) -> None:
+    assert check(job, set(missing.split())) == "refused"
+
+
+def test_a_component_of_which_nothing_says_how_many_tasks_it_has_here_is_asked_for() -> None:
+    """This node has another name in the list, and the ranks of its tasks are not listed."""
+    job = of_two_components()
+    task = job.tasks[0]._replace(environ=job.tasks[0].environ | {"SLURMD_NODENAME": "elsewhere"})
+    assert "type --local-world-size" in str(resolved(job, task, {"SLURM_GTIDS"}))
+
+
+def test_a_job_has_no_more_components_than_slurm_can_give_it() -> None:
+    """MAX_HET_JOB_COMPS of slurm.h: a larger number is a mistake, and is not counted through."""
+    environ = {f"{slurm.JOB_ID}_HET_GROUP_{i}": str(i) for i in range(200)}
+    for size, count in (("2", 2), ("128", 128), ("129", 128), ("9" * 12, 128)):
+        assert len(slurm.of_components(slurm.JOB_ID, {**environ, "SLURM_HET_SIZE": size})) == count
