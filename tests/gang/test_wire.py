@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spawnlaunch.errors import UsageError
@@ -196,6 +196,8 @@ def test_the_most_that_a_hello_may_claim_leads_to_words_that_are_read() -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=300))
+@example(bytes(range(64)), b"as long as a block")
+@example(bytes(range(65)), b"longer")
 def test_our_hmac_is_that_of_the_rfc(key: bytes, text: bytes) -> None:
     assert digest(key, text) == hmac.digest(key, text, "sha256")
 
