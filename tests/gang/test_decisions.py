@@ -39,6 +39,11 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
             13: "begun 1, start 1/3",
         },
     ),
+    "all that have worked go on, also the first, and a spare waits": (
+        {"spares": 1, "max_restarts": 1, "last_call_s": 1},
+        "0-2 come; wait 2; 1 fails 1; 0-1 are idle; wait 2",
+        {0: "start 0/2, stop failure node1, start 0/2", 2: "begun 1, begun 2"},
+    ),
     "launchers of one machine are several nodes": (
         {}, "0-1 come host=node addr=10.0.0.1 boot=a", {0: "start 0/2", 1: "start 1/2"},
     ),
