@@ -56,6 +56,7 @@ WAYS = {
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
     "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
+LEVELS = dict.fromkeys(("two workers", "one that fails", "a task", "preload"), "full")
 # The programs beside a launch, which start nobody.
 BESIDE = {
     "help": ("spawnlaunch", "--help"),
@@ -136,9 +137,11 @@ def test_a_refused_call_costs_what_it_gives(name, number, way, tmp_path, monkeyp
     check_refused(name, number, way, tmp_path)
 
 
-@pytest.mark.full
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, marks=getattr(pytest.mark, LEVELS.get(way, "nightly"))) for way in WAYS],
+)
 def test_so_does_each_call_that_a_launch_makes(way: str, tmp_path: Path, monkeypatch):
     words, environ, *_ = WAYS[way]
     every = calls_of(*LAUNCHER, *words, environ=environ, directory=tmp_path)

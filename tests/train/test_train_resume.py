@@ -42,7 +42,7 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_whose_rank_or_launcher_is_killed_goes_on_bit_for_bit(tmp_path: Path) -> None:
     of_ranks, of_launcher = kill_one_and_resume(
         tmp_path, world=2, steps=40, kills=2, seed=2, loaders=1
