@@ -64,6 +64,7 @@ def is_answered(words: list[str]) -> None:
 def shows(message: str, words: list[str]) -> bool:
     """Whether it shows a flag, or the beginning of another word."""
     pieces = [piece for word in words for piece in (word, *word.split("=", 1))]
+    pieces += [word[:2] for word in words if word[:1] == "-" != word[1:2]]  # -r3 is -r 3
     typed = {piece: flags.spelt(piece) for piece in pieces if piece.startswith("-")}
     names = {flag.name if flag else piece.replace("_", "-") for piece, flag in typed.items()}
     starts = {piece[:SEEN_CHARS] for piece in pieces}

@@ -40,7 +40,7 @@ def by_us(output: str) -> list[str]:
 def test_a_full_disk_behind_stdout_is_said_and_costs_nothing_else(flags, tmp_path: Path):
     words = [str(word).format(tmp_path) for word in flags]
     done = shell(">/dev/full", *words, CHATTER, 2000, "both")
-    nproc = 1 if flags == NODE else 2
+    nproc = 1 if flags == [*NODE] else 2
     assert done.returncode == os.EX_IOERR
     assert len(by_workers(done.stderr)) == 2000 * nproc
     first, last = by_us(done.stderr)
