@@ -38,6 +38,7 @@ nightly: $(READY)  ## seeds by the 100,000, other libraries and versions, mutant
 	rm -rf build/nightly; mkdir -p build/nightly
 	-$(PYTEST) -n 2 -m nightly --junit-xml build/nightly/nightly.xml
 	-$(BIN)/nox
+	-$(BIN)/python -m tests.culprit --seeds 200 --write
 	-$(BIN)/python -m tests.mutants --sample 600 --seed 1 --record build/nightly/mutants.jsonl
 	$(BIN)/nox -s table
 

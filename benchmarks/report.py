@@ -54,7 +54,7 @@ In every benchmark the programs take turns within each round. A random number ge
 order of each round. So a machine that gets slower gets slower for all programs. A cell has the
 median over the rounds, with the least and the most. A goal is for the ratio of the rounds' means,
 or for their mean. It is met if the whole 95 % interval reaches the goal; the interval holds for any
-noise ([how](bench.md#comparison-of-two-arms)). A benchmark waits for a quiet machine, five minutes
+noise ([how](bench-method.md)). A benchmark waits for a quiet machine, five minutes
 at most. If the machine stays busy, the benchmark says so, and gives only ratios to the first line.
 An interval is for one day, and the same machine differs from day to day. So behind a goal are the
 values of up to five earlier invocations with their days, some of them of earlier code.

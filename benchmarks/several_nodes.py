@@ -24,7 +24,7 @@ from benchmarks import gang, memory, report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell, goal, goal_of_value
 from benchmarks.turns import turns
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from tests.gang.namespaces import Network, may_make_namespaces
 
 ROUNDS = 12

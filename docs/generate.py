@@ -2,7 +2,8 @@
 
 flags.md is the table of flags, errors.md the table of errors that the tests type; the README,
 index.md and comparison.md have figures of benchmarks.md; README and comparison.md say how many of
-its goals are missed. A test compares.
+its goals are missed; numa-binding.md is what two launchers do on the machines of the tests. A test
+compares.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.report import GOAL
-from spawnlaunch.flags import FLAGS, Flag
-from spawnlaunch.manual import EXAMPLES, SECTIONS
-from spawnlaunch.torchrun import names, variables
+from docs import numa_table
+from spawnlaunch.cli.flags import FLAGS, Flag
+from spawnlaunch.cli.manual import EXAMPLES, SECTIONS
+from spawnlaunch.cli.torchrun import names, variables
 from tests import machines
 from tests.machines.tree import build
 from tests.messages import of_flags, of_the_run, of_the_world
@@ -79,12 +81,11 @@ PLACES = {  # where an error comes about, by the variables there
     "in a task of MPICH": of_the_world.MPICH,
     "in a task of Open MPI": of_the_world.OMPI,
     "in a task of Flux": of_the_world.FLUX,
-    "in a task of jsrun": of_the_world.JSRUN,
     "in a task of HPE PALS": of_the_world.PALS,
 }
 STAGED = {  # what a test types to bring an error about, and what stands for it on the page
     "unshare --net python -m tests.messages.occupied ": "",
-    "python -m tests.support.refusing rt_sigtimedwait ": "",
+    "python -m tests.support.refusing getppid ": "",
     of_the_run.SERVE: "# another program listens at $PORT",
     "[1]" * 40: "[1][1][1]...",
 }
@@ -284,6 +285,7 @@ def index() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/flags.md": lambda: "\n".join(flags()),
     "docs/errors.md": lambda: "\n".join(errors()),
+    "docs/numa-binding.md": lambda: "\n".join(numa_table.page()),
     "docs/comparison.md": comparison,
     "docs/index.md": index,
     "README.md": readme,

@@ -22,7 +22,7 @@ TABLE = re.compile(r"<table>.*?</table>", re.S)
 TABLE_ROW = re.compile(r"<tr>.*?</tr>", re.S)
 WIDE = {
     *("index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"),
-    "comparison.md",
+    *("comparison.md", "numa-binding.md"),
 }
 # Pages that lie beside what they are about, and what they are on the site.
 MOVED = {"slurm/README.md": "slurm.md", "kubernetes/README.md": "kubernetes.md"}

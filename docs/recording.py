@@ -68,12 +68,15 @@ class Scene(NamedTuple):
 SCENES = (
     Scene(
         "python -m spawnlaunch --nproc 2 -m spawnlaunch.check",
-        r"nothing is wrong|\d (warning|fault)",
+        r"No problems found|\d (warning|fault)",
     ),
     Scene("python -m spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
     Scene("cat slow.py; python -m spawnlaunch --nproc 2 --quiet slow.py &", r"^\[1\] \d", 4.0),
     Scene(
-        "python -m spawnlaunch.top slow.py", r"the others wait for it(.|\n)*memory grew", 7.0, "q"
+        "python -m spawnlaunch.top slow.py",
+        r"the others wait for rank 1(.|\n)*memory of rank 0 grew",
+        7.0,
+        "q",
     ),
 )
 

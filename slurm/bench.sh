@@ -1,7 +1,7 @@
 #!/bin/bash
 # Which binding is best on these nodes: runs the same work under several, in turns, and writes
 # bench-JOBID.jsonl as it goes, which `python -m spawnlaunch.bench --show` prints again, and says what
-# to type. A job that was ended early leaves that file: python -m spawnlaunch.bench --resume goes on.
+# to type. A job that was ended early leaves that file.
 # Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.
 #
 #     sbatch bench.sh                        the bundled workloads
@@ -26,4 +26,4 @@ srun --cpu-bind=none python -m spawnlaunch.bench --budget 20m --json "$result" "
 # Nothing where the default is best, and status 3 where that is undecided. A script that goes on with
 # training has these two lines; --pick train is for that workload alone.
 flags=$(python -m spawnlaunch.bench --show "$result" --pick) || echo "keep the default until decided"
-echo "srun --cpu-bind=none python -m spawnlaunch $flags train.py"
+echo "srun --kill-on-bad-exit=1 --cpu-bind=none python -m spawnlaunch $flags train.py"

@@ -5,8 +5,7 @@
 # - one task per node, and --nproc.
 # - no SLURM_KILL_BAD_EXIT: the launchers end together by themselves. Slurm could end them before
 #   that, and srun's status would be 143 in place of the rank's.
-# - --rewrite-slurm-env: a script that reads SLURM_PROCID and the like gets a rank's values, not its
-#   launcher's, as under tasks.sh.
+# A script that reads SLURM_PROCID and the like gets a rank's values, as under tasks.sh.
 #
 #     sbatch nodes.sh train.py --lr 3e-4
 #     sbatch nodes.sh --nproc 2 -- --steps 100     the last --nproc counts
@@ -22,4 +21,4 @@
 # What makes `python` the one that has spawnlaunch: module load, conda activate, or
 # source ~/venv/bin/activate
 
-srun --cpu-bind=none python -m spawnlaunch --nproc gpu --rewrite-slurm-env "$@"
+srun --cpu-bind=none python -m spawnlaunch --nproc gpu "$@"

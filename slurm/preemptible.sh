@@ -11,6 +11,8 @@
 # the others), end with 75, and begin with what it has saved. The page on batch scripts
 # (slurm/README.md) has one, resumable.py. The line of srun is then:
 #     srun --cpu-bind=none python -m spawnlaunch "$@"
+#
+# In a job array (#SBATCH --array=0-3) the task that was interrupted alone goes back into the queue.
 
 #SBATCH --job-name=train
 #SBATCH --output=%x-%j.log
@@ -33,6 +35,9 @@ export SLURM_KILL_BAD_EXIT=1
 srun --cpu-bind=none python -m spawnlaunch -- --out "runs/$SLURM_JOB_ID" --resume auto "$@"
 status=$?
 if [ "$status" -eq 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "$most_restarts" ]; then
-    scontrol requeue "$SLURM_JOB_ID"
+    job=$SLURM_JOB_ID
+    # The last task of an array has the whole array's number.
+    [ "$job" = "${SLURM_ARRAY_JOB_ID:-}" ] && job=${job}_$SLURM_ARRAY_TASK_ID
+    scontrol requeue "$job"
 fi
 exit "$status"

@@ -16,7 +16,7 @@
 # What makes `python` the one that has spawnlaunch: module load, conda activate, or
 # source ~/venv/bin/activate
 
-export SLURM_KILL_BAD_EXIT=1 # srun --kill-on-bad-exit=1, in a way that the ranks see as well
+export SLURM_KILL_BAD_EXIT=1 # as srun --kill-on-bad-exit=1: a rank that fails ends the others
 
 # Without masks from Slurm a rank may sit anywhere in the job, so spawnlaunch decides where.
 srun --cpu-bind=none python -m spawnlaunch "$@"

@@ -5,7 +5,7 @@ __version__ = "0.3.0"
 # What is in spawnlaunch.api, for programs that import this package. That is imported when one of
 # these is asked for: no launch needs it. What type checkers see is in __init__.pyi.
 OF_API = (
-    *("CurrentWorld", "ExplainedLaunch", "LaunchError", "UsageError", "WorkerError"),
+    *("CurrentWorld", "LaunchError", "UsageError", "WorkerError"),
     *("current_world", "explain_launch", "launch"),
 )
 __all__ = ("node_cpus", *OF_API)
@@ -36,6 +36,6 @@ def node_cpus() -> "AbstractContextManager[None]":
     For what one rank does while the others wait. Threads that run already keep their CPUs, as those
     of torch's pool do. Under another launcher nothing changes.
     """
-    from spawnlaunch import nodewide  # most who import this package do not need it
+    from spawnlaunch.base import nodewide  # most who import this package do not need it
 
     return nodewide.node_cpus()

@@ -1,7 +1,6 @@
 from contextlib import AbstractContextManager
 
 from spawnlaunch.api import CurrentWorld as CurrentWorld
-from spawnlaunch.api import ExplainedLaunch as ExplainedLaunch
 from spawnlaunch.api import LaunchError as LaunchError
 from spawnlaunch.api import UsageError as UsageError
 from spawnlaunch.api import WorkerError as WorkerError

@@ -1,5 +1,12 @@
-"""The launcher's entry: what comes first in its process, and how its errors are told."""
+"""The command: `python -m spawnlaunch`, and the function of the script `spawnlaunch`.
 
+A launch takes its process: it blocks signals, becomes the worker in task mode, and ends without the
+exit handlers of Python. So it has the process in which it was called only where Python was started
+for it. Under a profiler, a debugger, coverage or a notebook, or in a program that calls `main`, it
+has one of its own, and this one goes on afterwards (apart.py).
+"""
+
+import _thread
 import gc
 import os
 import sys
@@ -7,140 +14,109 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from types import FrameType
 else:
     import _signal as signal  # its module signal is slow to import, and a user's may be found first
 
-gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a launch costs
-BLOCKED: frozenset[int] = frozenset()
-try:
-    # What is for the workers waits until there is somebody to pass it on: it would end us.
-    BLOCKED = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C without a traceback of ours
-except OSError:
-    pass  # refused, as it will be where it is needed
-
-# The working directory, which `python -m` puts first: modules in it are the user's, whose names may
-# be those of Python's. What is above is built in, but for os, which Python has imported before.
-try:
-    if not getattr(sys.flags, "safe_path", False) and sys.path[0] in ("", os.getcwd()):
-        del sys.path[0]
-except OSError:
-    pass  # the directory has been deleted, and Python has not put it there
-
-# Nor are modules of the user's that PYTHONPATH finds before Python's: as finder.own_first does it,
-# which cannot be imported before.
-_library = os.path.dirname(os.__file__)
-sys.path.sort(key=lambda path: path not in (_library, f"{_library}/lib-dynload"))
-
-STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-if os.getpid() == 1:  # of a container: for that process the kernel has no default actions
-    for _each in STOP:
-        if signal.getsignal(_each) == signal.SIG_DFL:
-            signal.signal(_each, lambda signum, _: os._exit(128 + signum))
-
-from spawnlaunch import finder
-
-sys.meta_path.insert(0, finder.Finder)  # before Python's own
-
-STREAMS = ("stdin", "stdout", "stderr")
-TELL_S = 5.0  # at most, to tell other launchers that this one was told to end
+STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # each means to end the job
+SCRIPT = "spawnlaunch"  # the name of the file that pip makes of this function
+TOOLS = range(6)  # that sys.monitoring has room for
 
 
 def main(*before: str) -> int:
     """Run the command line of this process, with words before it; the result is its exit status.
 
-    After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
+    After a launch it does not return, but ends the process. Where other things are to go on in this
+    process it changes nothing here, and always raises SystemExit with the status.
     """
-    argv = (*before, *sys.argv[1:])
-    kept = (signal.SIG_IGN, None)
-    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in kept}
-    closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
+    if is_alone(sys._getframe(1)):
+        return launch(*before)
+    from spawnlaunch.base import own_path
+
+    path = sys.path[:]
+    own_path.library_first()
     try:
-        try:
-            for each in before_us:
-                signal.signal(each, _stop)
-            try:  # not above: these are so many that a signal may come meanwhile
-                from spawnlaunch import walk
-            except Exception as error:
-                if finder.tell_change(error):
-                    return os.EX_OSERR
-                raise
-            if None in (sys.stdin, sys.stdout, sys.stderr):
-                closed = _hold_closed()
-            status = walk.walk(argv, dict(os.environ), closed, BLOCKED)
-            os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
-        finally:
-            for each, how in before_us.items():
-                signal.signal(each, how)
-    except KeyboardInterrupt as stopped:
-        from spawnlaunch.run import unable
-
-        (signum,) = stopped.args
-        # Who they are may be asked of a name server that says nothing.
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
-        signal.setitimer(signal.ITIMER_REAL, TELL_S)
-        unable.tell(argv, os.environ, 128 + signum, "", signum)
-        signal.signal(signum, signal.SIG_DFL)
-        os.kill(os.getpid(), signum)
-        return 128 + int(signum)  # of PID 1
-    except Exception as error:
-        return _instead(error, argv, closed)
+        from spawnlaunch import apart
+    finally:
+        sys.path[:] = path
+    raise SystemExit(apart.run(*before, *sys.argv[1:]))
 
 
-def _instead(why: Exception, argv: tuple[str, ...], closed: tuple[str, ...]) -> int:
-    """Do or say what is to be done or said in place of a launch; the result is the exit status."""
-    from spawnlaunch import errors, flags
+def launch(*before: str) -> int:
+    """Run the command line in this process, which is a launcher from now on."""
+    blocked = take_process()
+    from spawnlaunch import entry
 
-    if isinstance(why, errors.UsageError):
-        from spawnlaunch.run import shared_errors
-
-        shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
-        return errors.WRONG_USE
-    if isinstance(why, flags.Instead):
-        signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
-        os.execv(sys.executable, (sys.executable, "-m", *why.args))
-    if isinstance(why, flags.Page):
-        from spawnlaunch import printing
-
-        return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    if finder.tell_change():
-        return os.EX_OSERR
-    from spawnlaunch.run import refused, unable
-
-    return refused.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+    return entry.main(blocked, *before)
 
 
-def _stop(signum: int, _: object) -> None:
-    """A signal that means to end the job came while there is nobody yet to pass it on to."""
-    raise KeyboardInterrupt(signum)
+def take_process() -> "frozenset[int]":
+    """Make this process a launcher, before anything else of ours is imported.
 
-
-def _hold_closed() -> tuple[str, ...]:
-    """Put /dev/null where a standard stream was closed at our start, as by `>&-`; their names.
-
-    The next descriptor that anybody opens would take their number, and what is written to "stdout"
-    would end in a pipe of ours. Python has None in place of such a stream.
+    The result is the signals that its parent has blocked, and its workers are to have blocked.
+    What is imported until then is built in, or was imported by Python itself.
     """
-    from spawnlaunch import errors
+    blocked: frozenset[int] = frozenset()
+    # Nothing is garbage yet, and looking for it is a tenth of what a launch costs.
+    gc.disable()
+    try:
+        # What is for the workers waits until there is somebody to pass it on: it would end us.
+        own = (signal.SIGUSR1, signal.SIGUSR2)
+        blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, own))
+        # Ctrl-C ends the imports without a traceback of ours.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except OSError:
+        pass  # refused, as it will be where it is needed
+    # A json.py in the working directory or of PYTHONPATH is not for us.
+    from spawnlaunch.base import own_path
 
-    closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
-    for name in closed:
-        fd, mode = STREAMS.index(name), "r" if name == "stdin" else "w"
-        try:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
-        except OSError as error:
-            if fd:
-                why = f"{name} is closed, and there is no {os.devnull} to have instead"
-                raise errors.UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
-            null, other = os.pipe()  # which has come to its end
-            os.close(other)
-        if null != fd:
-            os.dup2(null, fd)
-            os.close(null)
-        os.set_inheritable(fd, True)
-        setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115  it stays open to the end
-    return closed
+    own_path.take()
+    # For the PID 1 of a container the kernel has no default actions: a signal would be ignored.
+    if os.getpid() == 1:
+        for each in STOP:
+            if signal.getsignal(each) == signal.SIG_DFL:
+                signal.signal(each, lambda signum, _: os._exit(128 + signum))
+    # Python's own finder asks the file system seven times for a module; every rank imports fifty.
+    from spawnlaunch.base import finder
+
+    sys.meta_path.insert(0, finder.Finder)
+    return blocked
+
+
+def begin() -> None:
+    """Be a launch that has a process of its own, which begins here: what `apart.run` starts."""
+    import json
+
+    caller, blocked, called = json.loads(sys.argv[1])
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    sys.argv[:2] = [called]
+    sys.orig_argv = [sys.executable, "-m", "spawnlaunch", *sys.argv[1:]]
+    own = take_process()
+    from spawnlaunch import entry
+    from spawnlaunch.base import machine
+
+    machine.die_with_parent(caller, signal.SIGTERM)
+    sys.exit(entry.main(own))
+
+
+def is_alone(caller: "FrameType") -> bool:
+    """Whether Python was started for the command that has this frame, and runs nothing beside it.
+
+    Then it is the outermost frame, that of the script, or below it are two of runpy, for `-m`.
+    """
+    if _thread._count() or sys.gettrace() or sys.getprofile():
+        return False
+    monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
+    if monitoring and any(map(monitoring.get_tool, TOOLS)):
+        return False
+    if caller.f_globals is not vars(sys.modules["__main__"]):
+        return False
+    below = caller.f_back
+    if below is None:
+        return os.path.basename(caller.f_code.co_filename) == SCRIPT
+    first = below.f_back
+    return first is not None and not first.f_back and first.f_code.co_name == "_run_module_as_main"
 
 
 if __name__ == "__main__":

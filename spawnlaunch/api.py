@@ -18,23 +18,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
-from spawnlaunch.calling import flags as flag_words
-from spawnlaunch.calling import outcomes, running, shipping
+from spawnlaunch import apart, walk
+from spawnlaunch.base.errors import UsageError
+from spawnlaunch.base.reading import excerpt, is_number
+from spawnlaunch.calling import keywords, outcomes, running, sending
 from spawnlaunch.calling.outcomes import LaunchError, WorkerError
-from spawnlaunch.errors import UsageError
-from spawnlaunch.explained import ExplainedLaunch
-from spawnlaunch.failures import how_it_ended
-from spawnlaunch.reading import excerpt, is_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from spawnlaunch.cli.flags import Page
 
 __all__ = (
     "CurrentWorld",
-    "ExplainedLaunch",
     "LaunchError",
     "UsageError",
     "WorkerError",
@@ -46,7 +42,11 @@ __all__ = (
 T = TypeVar("T")
 
 _HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "calling")
-LAUNCHER, WORKER = os.path.join(_HERE, "launcher.py"), os.path.join(_HERE, "worker.py")
+LAUNCHER, WORKER = os.path.join(_HERE, "called.py"), os.path.join(_HERE, "worker.py")
+DEBUG = (
+    "begin the function with: import debugpy; debugpy.listen(5679); debugpy.wait_for_client(), "
+    "with nproc=1, and attach to that port"
+)
 
 
 class CurrentWorld(NamedTuple):
@@ -91,54 +91,57 @@ def launch(
     Workers are new processes, with the ranks' variables (RANK, LOCAL_RANK, MASTER_ADDR, ...) in
     their environment; nothing of this process is in them but the function, its arguments,
     sys.path and the environment. What they print is shown as the launcher's own lines are, on
-    sys.stdout and sys.stderr. A function of a notebook or a script goes by value, which needs
-    cloudpickle (`pip install cloudpickle`); the script is not run again in the
-    workers, and needs no `if __name__ == "__main__"`.
+    sys.stdout and sys.stderr. With cloudpickle (`pip install cloudpickle`) a function of a notebook
+    or a script goes by value; the script is not run again in the workers, and needs no
+    `if __name__ == "__main__"`. Without it the workers import the script, as those of
+    multiprocessing do, and it needs that.
 
     With a launcher on each of several nodes, each gives the results of its own node's ranks.
 
     Raises WorkerError for the first rank that failed, also for one that has ended with 0 before
     its function returned; LaunchError for a launch that was ended from outside or by its timeout;
     UsageError for what cannot be launched. What is raised to end or to skip, and is no Exception
-    (SystemExit, KeyboardInterrupt, what pytest.skip raises), or is unittest.SkipTest or what
-    pytest.exit raises, is raised as itself, from a WorkerError. With `quiet=True` nothing of the
-    launcher's own is shown: an exception has it among its notes. On KeyboardInterrupt the workers
-    are stopped before it is raised; a second one kills them.
+    (SystemExit, KeyboardInterrupt), or is unittest.SkipTest, is raised as itself, from a
+    WorkerError. With `quiet=True` nothing of the launcher's own is shown: an exception has it among
+    its notes. On KeyboardInterrupt the workers are stopped before it is raised; a second one kills
+    them.
     """
-    given = flag_words.words({"nproc": nproc, **flags}, function)
-    flag_words.check(given, WORKER)
+    given = keywords.words({"nproc": nproc, **flags}, WORKER)
     with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
-        shipping.send(function, args, directory)
-        ended = os.path.join(directory, shipping.ENDED)
+        try:
+            sending.send(function, args, directory)
+        except UsageError as refused:  # the line says all: no frames of ours above it
+            raise refused.with_traceback(None) from refused.__cause__
+        ended = os.path.join(directory, sending.ENDED)
         if flags.get("result") is None:
-            given.append(f"--result={ended}")
+            given.insert(0, f"--result={ended}")
         else:
             ended = os.path.abspath(flags["result"])
+        apart.tell_unfollowed(DEBUG)
         try:
-            status = running.run(_command(given, directory))
+            status = running.run(
+                [sys.executable, LAUNCHER, str(os.getpid()), directory, *given, directory]
+            )
         except KeyboardInterrupt as interrupt:
             outcomes.noted(interrupt, directory)
             raise
         return outcomes.results(directory, ended, status)
 
 
-def explain_launch(nproc: int | str = 1, **flags: Any) -> ExplainedLaunch:
+def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
     """What `launch` with these flags would start, and why; it starts nothing.
 
     The same as `spawnlaunch --explain=json`, as a dictionary: world, the source of each value, the
     machine, and for each worker its CPUs, device, memory, environment and command.
     Raises UsageError.
     """
-    given = flag_words.words({"nproc": nproc, **flags})
-    flag_words.check([*given, "--explain=json"], WORKER)
-    with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
-        status = running.run(_command([*given, "--explain=json"], directory))
-        if refused := outcomes.refusal(directory):
-            raise refused
-        if status:
-            raise LaunchError(f"the launcher {how_it_ended(status)}", status)
-        with open(os.path.join(directory, shipping.PAGE)) as file:
-            return cast(ExplainedLaunch, json.load(file))
+    given = keywords.words({"nproc": nproc, **flags}, "--explain=json", WORKER)
+    try:
+        walk.walk(given, dict(os.environ), (), frozenset())
+    except Page as explained:
+        page: dict[str, Any] = json.loads(str(explained))
+        return page
+    raise AssertionError("--explain ends in a page")
 
 
 def current_world() -> CurrentWorld | None:
@@ -172,8 +175,3 @@ def _number(name: str, otherwise: int | None) -> int:
             f"{name}={excerpt(said)} is not a whole number; type unset {name}, or correct it"
         )
     return int(said)
-
-
-def _command(given: list[str], directory: str) -> list[str]:
-    pid = str(os.getpid())
-    return [sys.executable, LAUNCHER, pid, directory, *given, WORKER, directory]

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from shlex import join
 
-from spawnlaunch import cpuset, errors, explained, records
-from spawnlaunch.binding import picture, report
-from spawnlaunch.run import environment, shared_errors, starting
+from spawnlaunch.base import cpuset, errors, records
+from spawnlaunch.binding import apply, picture, placement
+from spawnlaunch.node import cpus, hardware
+from spawnlaunch.run import environment, launches, shared_errors, starting
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from typing import Any
-
-    from spawnlaunch.node import hardware
-    from spawnlaunch.run import launches
-    from spawnlaunch.world import identity
 
 
 class Explanation(records.NamedTuple):
     """What --explain tells of a launch."""
 
     launch: launches.Launch
-    node: hardware.Node
     workers: Sequence[launches.Worker]
     warnings: Sequence[str]
 
@@ -51,57 +48,50 @@ def page(it: Explanation) -> str:
 
 
 def as_json(it: Explanation) -> dict[str, Any]:
-    """The explanation for programs: an ExplainedLaunch."""
-    resolution = it.launch.resolution
+    """The explanation for programs: the records of the launch, field by field."""
+    resolution, node = it.launch.resolution, it.launch.node
     sources = {
-        name: _made(
-            explained.ExplainedSource, fact, lost=[_made(explained.Lost, r) for r in fact.rejected]
-        )
+        name: {"value": fact.value, "source": fact.source, "lost": _plain(fact.rejected)}
         for name, fact in resolution.sources.items()
     }
-    return _made(
-        explained.ExplainedLaunch, it,
-        mode=resolution.world.mode, world=_made(explained.ExplainedWorld, resolution.world),
-        sources=sources, node=_node(it.node, it.launch.plan.allowed),
-        workers=[_worker(worker, it) for worker in it.workers],
-    )  # fmt: skip
-
-
-def _made(kind: type, record: object, **known: object) -> dict[str, Any]:
-    """One of the dictionaries of `explained`: what is known, else the fields of the record."""
     return {
-        key: _plain(known[key] if key in known else getattr(record, key))
-        for key in kind.__annotations__
+        "mode": resolution.world.mode,
+        "world": _plain(resolution.world),
+        "sources": sources,
+        "node": {
+            **_plain(node),
+            "cpus_allowed": cpuset.format(it.launch.plan.allowed),
+            "quota": _plain(node.quota),
+            "cores": len(node.cores),
+            "siblings": _plain(node.cores),
+            "devices": [{"index": each.number, **_plain(each)} for each in node.devices],
+        },
+        "workers": [_worker(worker, it) for worker in it.workers],
+        "warnings": [*it.warnings],
     }
 
 
-def _plain(value: object) -> object:
-    """Sets of CPUs are text, as the kernel writes them."""
+def _plain(value: Any) -> Any:
+    """Records as dictionaries; sets of CPUs as text, as the kernel writes them."""
     if isinstance(value, frozenset):
         return cpuset.format(value)
+    if hasattr(value, "_asdict"):
+        return {name: _plain(field) for name, field in value._asdict().items()}
     return [*map(_plain, value)] if isinstance(value, tuple) else value
-
-
-def _node(node: hardware.Node, allowed: cpuset.CpuSet) -> dict[str, Any]:
-    return _made(
-        explained.ExplainedNode, node,
-        cpus_allowed=allowed, cores=len(node.cores), siblings=node.cores,
-        numa=[_made(explained.ExplainedNuma, each) for each in node.numa],
-        devices=[_made(explained.ExplainedDevice, d, index=d.number) for d in node.devices],
-        nics=[_made(explained.ExplainedNic, each) for each in node.nics],
-    )  # fmt: skip
 
 
 def _worker(worker: launches.Worker, it: Explanation) -> dict[str, Any]:
     binding = worker.binding
-    device = None if binding.device is None else it.node.devices[binding.device]
-    known = {
-        **binding._asdict(),
+    device = None if binding.device is None else it.launch.node.devices[binding.device]
+    return {
+        "rank": worker.rank,
+        "local_rank": worker.local_rank,
         "env": environment.changes(worker.environ, it.launch.environ),
-        "device": device and _made(explained.WorkerDevice, device, index=device.number),
+        "command": [*worker.command],
+        **_plain(binding),
+        "device": device and {"index": device.number, "address": device.address},
         "memory_nodes": sorted(binding.memory_nodes),
     }
-    return _made(explained.ExplainedWorker, worker, **known)
 
 
 def _text(it: Explanation, colour: bool) -> Iterator[str]:
@@ -109,29 +99,59 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
     resolution, plan = it.launch.resolution, it.launch.plan
     world = resolution.world
     yield from _lines_of_sources(resolution)
+    yield from _lines_of_limits(it.launch.node)
     if resolution.gathering:
         from spawnlaunch.world import meeting
 
         yield meeting.described(resolution.gathering)
     yield ""
-    yield picture.picture(it.node, plan.bindings, plan.allowed, colour)
-    # A task does not know the other ranks of the node.
-    srun = None if world.is_task else report.srun_line(plan.bindings, world.nnodes or 1)
+    bindings, unknown = plan.bindings, ""
+    if world.is_task and world.local_world_size > 1:
+        bindings, unknown = _all_tasks(it)
+    allowed = plan.allowed.union(*(binding.cpus for binding in bindings))
+    yield picture.picture(it.launch.node, bindings, allowed, colour)
+    if unknown:
+        yield ""
+        yield f"the other local ranks of {world.local_world_size} are not drawn: {unknown}"
+    # The masks of other tasks are nobody's to set again.
+    srun = None if world.is_task else placement.srun_line(plan.bindings, world.nnodes or 1)
     if srun:
         yield ""
         yield f"the same with srun: {srun}"
-    for worker in it.workers:
-        yield ""
-        yield starting.worker_line(worker, it.node)
-        yield f"    {join(worker.command)}"
-        changes = environment.changes(worker.environ, it.launch.environ)
-        yield from (f"    {name}={value}" for name, value in changes.items())
+    yield from _lines_of_workers(it)
     if len(it.workers) < world.world_size:
         yield ""
-        yield "other launchers say a line for each of their ranks; all of it with --explain=json"
+        others = "tasks" if world.is_task else "launchers"
+        yield f"other {others} say a line for each of their ranks; all of it with --explain=json"
     if it.warnings:
         yield ""
         yield from (f"warning: {errors.one_line(warning)}" for warning in it.warnings)
+
+
+def _all_tasks(it: Explanation) -> tuple[tuple[apply.Binding, ...], str]:
+    """The bindings of all tasks on this node, and why those of the others are missing."""
+    from spawnlaunch.binding import neighbours
+
+    launch = it.launch
+    return neighbours.bindings_of_all(
+        launch.request, it.launch.node, launch.seen, launch.resolution, launch.plan.bindings[0]
+    )
+
+
+def _lines_of_workers(it: Explanation) -> Iterator[str]:
+    """What all workers have, then each with what it has for itself."""
+    made = [_command_and_variables(worker, it) for worker in it.workers]
+    common = [line for line in made[0] if all(line in lines for lines in made[1:])]
+    if len(made) > 1:
+        yield from ("", "each worker", *common)
+    for worker, lines in zip(it.workers, made, strict=True):
+        yield from ("", starting.worker_line(worker, it.launch.node))
+        yield from (line for line in lines if len(made) == 1 or line not in common)
+
+
+def _command_and_variables(worker: launches.Worker, it: Explanation) -> list[str]:
+    changes = environment.changes(worker.environ, it.launch.environ)
+    return [f"    {join(worker.command)}", *(f"    {n}={value}" for n, value in changes.items())]
 
 
 def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
@@ -141,13 +161,24 @@ def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
         value = "unknown" if fact.value is None else fact.value
         yield f"{name:16}  {value!s:20}  {fact.source}"
         for each in fact.rejected:
+            if each.value == fact.value:
+                continue
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
+
+
+def _lines_of_limits(node: hardware.Node) -> Iterator[str]:
+    """What keeps CPUs from ranks beside the mask."""
+    if node.isolated:
+        path = f"{cpus.CPU_DIR}/isolated"
+        yield f"{'isolated CPUs':16}  {cpuset.format(node.isolated):20}  {path}"
+    if node.quota:
+        yield f"{'quota of CPUs':16}  {node.quota.cpus:<20.3g}  {node.quota.path}"
 
 
 def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
     resolution, host = it.launch.resolution, it.launch.host
     for worker in it.workers:
-        yield starting.worker_line(worker, it.node, host)
+        yield starting.worker_line(worker, it.launch.node, host)
     if resolution.world.local_rank == 0:
         for warning in (*resolution.node_warnings, *it.launch.plan.warnings):
             yield f"warning: {host}: {warning}"

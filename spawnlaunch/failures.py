@@ -10,11 +10,12 @@ before an error, that before an abort, and what a lost peer makes others say is 
 
 from __future__ import annotations
 
-from spawnlaunch import records
+from collections.abc import Container, Iterable, Sequence
+
+from spawnlaunch.base import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
     from typing import Literal, TypeAlias
 
     # What a text or a number stands for; gang/messages has what each may be.

@@ -1,30 +1,31 @@
-"""Draw what --record has kept of launches: one HTML page that needs no network.
+"""The page of a record; see HELP."""
+
+import sys
+
+from spawnlaunch.base import own_path
+
+PATH = own_path.take() if __name__ == "__main__" else sys.path
+
+import gc
+import os
+from collections.abc import Sequence
+
+from spawnlaunch.base import arguments, printing
+from spawnlaunch.run import files
+from spawnlaunch.watch import page, story
+
+NAME = "spawnlaunch.report"
+# Not the docstring, which python -OO leaves out.
+HELP = """Draw what --record has kept of launches: one HTML page that needs no network.
 
 python -m spawnlaunch.report DIR               writes DIR/report.html
 python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
 """
 
-from __future__ import annotations
-
-from spawnlaunch import finder
-
-finder.order()
-
-import gc
-import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-
-from spawnlaunch import arguments, printing
-from spawnlaunch.watch import page, story
-
-NAME = "spawnlaunch.report"
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = arguments.Parser(NAME, __doc__)
+    parser = arguments.Parser(NAME, HELP)
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return printing.print_page(drawn, NAME)
     path = options.html or os.path.join(options.directory, "report.html")
     try:
-        Path(path).write_text(drawn, encoding="utf-8", errors="backslashreplace")
+        files.write(path, drawn)
     except OSError as error:
         words = f"cannot write {path}: {error.strerror}; name another file with --html"
         printing.print_error(words, NAME)
@@ -49,4 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        sys.path[:] = PATH

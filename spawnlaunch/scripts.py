@@ -1,23 +1,24 @@
-"""The scripts and manifests that come with the package, to copy and edit.
+"""The scripts and manifests that come with the package; see HELP."""
+
+import sys
+
+from spawnlaunch.base import own_path
+
+PATH = own_path.take() if __name__ == "__main__" else sys.path
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from spawnlaunch.base import printing
+
+NAME = "spawnlaunch.scripts"
+# Not the docstring, which python -OO leaves out.
+HELP = """The scripts and manifests that come with the package, to copy and edit.
 
 python -m spawnlaunch.scripts                       lists them, with the purpose of each
 python -m spawnlaunch.scripts nodes.sh > nodes.sh   one of them
 """
-
-from __future__ import annotations
-
-from spawnlaunch import finder
-
-finder.order()
-
-import re
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-
-from spawnlaunch import printing
-
-NAME = "spawnlaunch.scripts"
 HERE = Path(__file__).parent
 FILES = {
     path.name: path
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
         return printing.print_page("".join(rows).rstrip("\n"), NAME)
     if argv[0] in ("-h", "--help"):
-        return printing.print_page((__doc__ or "").rstrip("\n"), NAME)
+        return printing.print_page(HELP.rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
         words = f"{' '.join(argv)!r} is none of the scripts; type one of {', '.join(FILES)}"
         printing.print_error(words, NAME)
@@ -49,4 +50,7 @@ def _purpose(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    finally:
+        sys.path[:] = PATH

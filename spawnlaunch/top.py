@@ -1,45 +1,47 @@
-"""A live table of the launches of this user on this machine: what every rank does now.
+"""The table of what every rank does now; see HELP."""
 
-    python -m spawnlaunch.top            until q is typed; r, c, m, ... sort, s shows stacks
+import sys
+
+from spawnlaunch.base import own_path
+
+PATH = own_path.take() if __name__ == "__main__" else sys.path
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+
+from spawnlaunch.base import arguments, errors, printing
+from spawnlaunch.watch import device_use, notes, rank_table, step, usage, waiting
+
+NAME = "spawnlaunch.top"
+# Not the docstring, which python -OO leaves out.
+HELP = """A live table of the launches of this user on this machine: what every rank does now.
+
+    python -m spawnlaunch.top            until q is typed; h shows the columns, s stacks
     python -m spawnlaunch.top --once     one look, as text; with --json for programs
     python -m spawnlaunch.top train.py   launches whose name or command line has that in it
     srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
 
 It finds all your launches on this machine: of spawnlaunch, with a launcher or one task per rank,
-and of torchrun. In a Slurm step the first node prints the table of all nodes, and names each node
-that sent nothing (status 1).
+and of torchrun. In a Slurm step the first task prints the table of all nodes, and names each
+node that sent nothing (status 1).
 """
-
-from __future__ import annotations
-
-from spawnlaunch import finder
-
-finder.order()
-
-import argparse
-import json
-import os
-import sys
-import time
-from collections.abc import Sequence
-
-from spawnlaunch import arguments, errors, printing
-from spawnlaunch.watch import devices, kept, notes, sample, step, table, waiting
-
-NAME = "spawnlaunch.top"
 BETWEEN_S = 0.5  # the two looks of --once
 WIDTH = 160  # of --once where stdout is no terminal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = arguments.Parser(NAME, __doc__)
+    parser = arguments.Parser(NAME, HELP)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
         "--every", type=_seconds, default=1.0, metavar="SECONDS", help="between looks; default 1"
     )
-    names = [column.name for column in table.COLUMNS]
+    parser.add_argument("--of-a-node", action="store_true", help=argparse.SUPPRESS)
+    names = [column.name for column in rank_table.COLUMNS]
     one_of = f"one of {', '.join(names)}".replace("%", "%%")
     parser.add_argument("--sort", choices=names, default="rank", metavar="COLUMN", help=one_of)
     parser.add_argument(
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.once or options.json:
             return _once(options)
-        return _live(sample.Sampler(devices.Meter(), words=options.words), options)
+        return _live(usage.Sampler(device_use.Meter(), words=options.words), options)
     except OSError as error:
         from spawnlaunch.run import refused
 
@@ -65,24 +67,39 @@ def _once(options: argparse.Namespace) -> int:
     except errors.UsageError as error:
         printing.print_error(str(error), NAME)
         return 2
-    if mine is None:
-        sampler = sample.Sampler(devices.Meter(), words=options.words)
-        return _print(_looked(sampler, waits), waits, options)
-    if not mine.is_first_here:
-        return 0  # that one looks for all tasks of this node
-    samples = _looked(sample.Sampler(devices.Meter(), mine.has, options.words), waits)
-    found = step.gather(mine, samples, waits.answers)
-    status = 0
-    if found.seen:
-        waits.judge(found.seen.answers, found.seen.uncertain_s)
-        status = _print(found.seen.samples, waits, options)
-    if found.complaint:
-        printing.print_error(found.complaint, NAME, "warning")
-        return status or 1
-    return status
+    if mine and not (mine.is_first or options.of_a_node):
+        return 0  # the first task has all nodes asked
+    complaint = ""
+    if mine and len(mine.nodes) > 1 and not options.of_a_node:
+        command = [sys.executable, "-m", NAME, "--once", "--of-a-node", "--", options.words]
+        try:
+            seen, complaint = step.gather(mine, command)
+        except OSError as error:
+            seen, complaint = None, f"cannot start srun: {error.strerror}"
+        if seen:
+            waits.judge(seen.answers, seen.uncertain_s)
+            return _print(seen.samples, waits, options) or _complained(complaint)
+        complaint = f"{complaint}; this is {mine.here} alone"
+    ours = mine.has if mine else (lambda _: True)
+    samples = _looked(usage.Sampler(device_use.Meter(), ours, options.words), waits)
+    if mine:
+        seen = step.by_job(samples, waits.answers)
+        if options.of_a_node:
+            step.tell(mine, seen)
+            return 0
+        waits.judge(seen.answers)
+        samples = seen.samples
+    return _print(samples, waits, options) or _complained(complaint)
 
 
-def _looked(sampler: sample.Sampler, waits: waiting.Inquiry) -> list[sample.Sample]:
+def _complained(complaint: str) -> int:
+    """Say what is missing, if anything is; the exit status."""
+    if complaint:
+        printing.print_error(complaint, NAME, "warning")
+    return int(bool(complaint))
+
+
+def _looked(sampler: usage.Sampler, waits: waiting.Inquiry) -> list[usage.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
     waits.ask(sampler.sample())
     time.sleep(BETWEEN_S)
@@ -91,12 +108,12 @@ def _looked(sampler: sample.Sampler, waits: waiting.Inquiry) -> list[sample.Samp
 
 
 def _print(
-    samples: Sequence[sample.Sample], waits: waiting.Inquiry, options: argparse.Namespace
+    samples: Sequence[usage.Sample], waits: waiting.Inquiry, options: argparse.Namespace
 ) -> int:
     samples = waits.shown(samples)
     histories = notes.Histories()
     histories.add(samples)
-    found = notes.together(waits.findings(), histories.notes(), kept.findings(samples))
+    found = notes.together(waits.findings(), histories.notes())
     if options.json:
         rows = [one.as_dict() for one in samples]
         rows += [{"launch": name, **one._asdict()} for name in found for one in found[name]]
@@ -105,11 +122,11 @@ def _print(
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    lines = table.table(samples, found, max(width, 40), sort=options.sort)
+    lines = rank_table.table(samples, found, max(width, 40), sort=options.sort)
     return printing.print_page("\n".join(lines), NAME)
 
 
-def _live(sampler: sample.Sampler, options: argparse.Namespace) -> int:
+def _live(sampler: usage.Sampler, options: argparse.Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         printing.print_error("this is no terminal; type --once", NAME)
         return 2
@@ -134,4 +151,7 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        sys.path[:] = PATH

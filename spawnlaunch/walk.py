@@ -9,46 +9,43 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 
-from spawnlaunch import cli, errors, flags, node, values
+from spawnlaunch import node
+from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
+from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.run import environment, launches, say, starting
+from spawnlaunch.run import environment, launches, routes, starting
 from spawnlaunch.world import identity, resolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 def walk(
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    closed: Sequence[str],
-    blocked: frozenset[int],
-    owes: Callable[[launches.Worker], bool] = lambda _: False,
+    argv: Sequence[str], environ: Mapping[str, str], closed: Sequence[str], blocked: frozenset[int]
 ) -> int:
     """Launch what a command line asks for; the result is the exit status.
 
     `closed` names the standard streams that nobody can write to, `blocked` is the signals that the
-    workers are started with blocked, and `owes` is that of Launch. In task mode this process
-    becomes the worker.
+    workers are started with blocked. In task mode this process becomes the worker.
     Raises UsageError, and Page for what is only to be printed.
     """
-    request = cli.parse(argv, environ, sys.executable)
+    return go(plan(argv, environ, closed, blocked))
+
+
+def plan(
+    argv: Sequence[str], environ: Mapping[str, str], closed: Sequence[str], blocked: frozenset[int]
+) -> launches.Launch:
+    """The launch that `walk` goes on with; nothing is started."""
+    request = parsing.parse(argv, environ, sys.executable)
 
     # What is this machine?
     # Only --explain and --bind socket use packages and network adapters.
     needs_all = bool(request.explain) or request.bind.name == values.SOCKET
     machine = node.read(request.sysfs_root, request.allowed_cpus, needs_all)
-    seen = visible.visible(machine, environ)
+    seen, capacity = _look(request, machine, environ)
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    first = seen.devices[0] if seen.devices else None
-    vendor = "" if first is None else machine.devices[first].vendor
-    cpus = len(machine.cpus_allowed or machine.cpus_online)
-    capacity = identity.Capacity(len(seen.names), cpus, seen.source, vendor)
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
@@ -56,59 +53,62 @@ def walk(
     resolution, held_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
-    plan = bind_ranks(request, machine, seen, resolution)
+    return starting.complete(launches.Launch(
+        request=request, resolution=resolution, environ=environ, hostname=hostname,
+        plan=bind_ranks(request, machine, seen, resolution), held_port=held_port, seen=seen,
+        node=machine, scratch=starting.scratch_path(environ), argv=tuple(argv),
+        closed=tuple(closed), blocked=blocked, group=os.getpgrp(),
+    ))  # fmt: skip
 
-    launch = launches.Launch(
-        request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,
-        scratch=starting.scratch_path(environ), held_port=held_port, seen=seen, owes=owes,
+
+def _look(
+    request: flags.Request, machine: hardware.Node, environ: Mapping[str, str]
+) -> tuple[visible.Visible, identity.Capacity]:
+    """What a worker sees of this machine, and for how many of them there is room."""
+    word = str(request.nproc or environ.get(values.PET_NPROC))
+    seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
+    why, are_counted = seen.why, True
+    if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
+        from spawnlaunch.node import unseen  # most launches that count devices find some
+
+        why = unseen.why_none(request.sysfs_root)
+        are_counted = not why or bool(seen.source)
+    if word == "auto" and why:
+        seen = visible.counting_cpus(seen, why)
+    return seen, identity.Capacity(
+        len(seen.names), machine.most_workers, seen.source, seen.vendor, why, seen.unset,
+        seen.meant, are_counted,
     )  # fmt: skip
-    return _go(launch, machine, argv, closed, blocked)
 
 
-def _go(
-    launch: launches.Launch,
-    machine: hardware.Node,
-    argv: Sequence[str],
-    closed: Sequence[str],
-    blocked: frozenset[int],
-) -> int:
+def go(launch: launches.Launch) -> int:
     """Print what --explain asks for, or become the worker, or start workers and watch them."""
-    request, resolution, plan_warnings = launch.request, launch.resolution, launch.plan.warnings
-    if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
-        from spawnlaunch.run import log_place  # few launches keep files
-
-        logs, said = log_place.choose_log_directories(request, resolution, launch.scratch)
-        launch, plan_warnings = launch._replace(logs=logs), (*plan_warnings, *said)
+    request, resolution = launch.request, launch.resolution
     workers = starting.make_workers(launch)
     if request.explain:
         from spawnlaunch import explaining
 
-        warnings = _warnings(launch, plan_warnings, closed, "")
-        raise flags.Page(
-            explaining.page(explaining.Explanation(launch, machine, workers, warnings))
-        )
+        explanation = explaining.Explanation(launch, workers, _warnings(launch, ""))
+        raise flags.Page(explaining.page(explanation))
     host = launch.host if resolution.world.has_several_nodes else ""
-    warnings = _warnings(launch, plan_warnings, closed, host)
+    warnings = _warnings(launch, host)
     say.say(map("warning: {}".format, warnings))
-    if not request.quiet:
-        lines = [starting.worker_line(each, machine, host) for each in workers]
-        if resolution.gathering:  # their ranks are not known yet
-            launch = launch._replace(lines=tuple(line.partition("  ")[2] for line in lines))
-        else:
-            say.say(lines)
+    if not (request.quiet or resolution.gathering):  # else their ranks are not known yet
+        say.say(starting.worker_line(each, launch.node, host) for each in workers)
     if resolution.world.is_task:
         starting.prepare_files(workers)
-        starting.exec_worker(workers[0], blocked)  # signals and status are the manager's business
+        # Signals and status are the manager's business.
+        starting.exec_worker(workers[0], launch.blocked)
     from spawnlaunch.run import launcher  # no task needs it
 
     if not request.record:
-        return launcher.run(launch, workers, blocked)
+        return launcher.run(launch, workers)
     from spawnlaunch import explaining
     from spawnlaunch.watch import begin
 
-    told = explaining.as_json(explaining.Explanation(launch, machine, workers, warnings))
-    with begin.recorded(launch, argv, told, blocked) as pipe:
-        return launcher.run(launch._replace(journal=pipe), workers, blocked)
+    told = explaining.as_json(explaining.Explanation(launch, workers, warnings))
+    with begin.recorded(launch, told) as pipe:
+        return launcher.run(launch._replace(journal=pipe), workers)
 
 
 def _refuse_what_this_mode_cannot(
@@ -116,25 +116,25 @@ def _refuse_what_this_mode_cannot(
 ) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
-    if request.max_restarts and me.has_several_nodes and resolution.gathering is None:
+    if request.max_restarts and request.no_gang and me.has_several_nodes and not me.is_task:
         from spawnlaunch.world.managers.slurm import srun
 
         raise errors.FlagsError(
             "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
-            "--no-gang out where there is a launcher on each node, or have Slurm start the whole "
-            "job anew: #SBATCH --requeue, and behind srun: " + srun.requeue(request.max_restarts)
+            "--no-gang out, or have Slurm start the whole job anew: #SBATCH --requeue, and behind "
+            "srun: " + srun.requeue(request.max_restarts)
         )
     if not me.is_task:
         return
     if request.need_parent:
-        from spawnlaunch.world import advice
+        from spawnlaunch.world import refusals
 
         manager, n = resolution.managers[0], me.local_world_size
         raise errors.FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
             "mode there is none; type (all other options as they were, and no -n) one launcher per "
-            "node: " + advice.launcher_per_node(request, manager, environ, n)
+            "node: " + refusals.launcher_per_node(request, manager, environ, n)
         )
     if request.log_dir and request.redirects is None:
         raise errors.FlagsError(
@@ -143,28 +143,23 @@ def _refuse_what_this_mode_cannot(
         )
 
 
-def _warnings(
-    launch: launches.Launch, plan_warnings: Sequence[str], closed: Sequence[str], host: str
-) -> list[str]:
+def _warnings(launch: launches.Launch, host: str) -> list[str]:
     """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
 
-    `plan_warnings`, of the plan and of the place of logs, are about the node too. Those about the
-    node begin with `host`, where one is given. --explain shows all of them.
+    Those about the node begin with `host`, where one is given. --explain shows all of them.
     """
     request, resolution = launch.request, launch.resolution
     said: list[str] = []
     if resolution.world.rank == 0 or request.explain:
-        said += cli.warnings(request, resolution.world.has_several_nodes)
+        said += parsing.warnings(request, resolution.world.has_several_nodes)
         if (
             request.result or launch.environ.get(environment.ERROR_FILE)
         ) and not resolution.gathering:
-            from spawnlaunch.run import routes
-
             said += routes.own_files(request, resolution.world, launch.environ)
         said += resolution.warnings
     if resolution.world.local_rank == 0 or request.explain:
-        node_warnings = [*resolution.node_warnings, *plan_warnings]
-        if "stdout" in closed:
+        node_warnings = [*resolution.node_warnings, *launch.warnings]
+        if "stdout" in launch.closed:
             node_warnings.append("stdout is closed: what is written there is lost")
         before = f"{host}: " if host else ""
         said += [before + line for line in node_warnings]

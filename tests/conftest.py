@@ -17,8 +17,11 @@ from tests.support.required import DEVELOPMENT
 with suppress(ModuleNotFoundError):
     import hypothesis
 
-    # How long an example takes says how busy the machine is.
-    hypothesis.settings.register_profile("timeless", deadline=None)
+    # The same cases each time, on all machines. How long one takes says how busy a machine is.
+    hypothesis.settings.register_profile(
+        "timeless", deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
     hypothesis.settings.load_profile("timeless")
 
 # What is compiled is kept: the tests start Python some thousand times, and each reads the launcher.

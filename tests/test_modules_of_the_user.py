@@ -12,7 +12,7 @@ from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, ru
 # `python -m` imports itself before it runs any module: contextlib, collections, functools.
 NAMES = """
 signal json typing train re enum select struct ctypes socket random pickle shlex textwrap traceback
-threading difflib shutil resource zlib datetime argparse
+threading difflib shutil resource zlib datetime argparse __future__
 """
 # A worker may have it, as it has with plain Python; whoever has no rank is one of ours.
 MODULE = """
@@ -109,6 +109,26 @@ def test_help_needs_no_directory(program: str, tmp_path: Path):
     done = run("sh", "-c", f"mkdir {gone}; cd {gone}; rmdir {gone}; {help}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: ")
+
+
+PROGRAMS = ["top", "report", "scripts", "check", "bench", "train"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_help_of_a_program_needs_none_of_them_and_no_docstring(program: str, crowded: Path):
+    words = ("-m", f"spawnlaunch.{program}", "--help")
+    done = run(sys.executable, "-OO", *words, cwd=crowded)
+    assert (done.returncode, done.stdout) == (0, run(sys.executable, *words).stdout), done.stderr
+
+
+@pytest.mark.parametrize("program", PROGRAMS[:-1])
+def test_a_program_that_runpy_runs_leaves_the_callers_path(program: str):
+    code = (
+        "import runpy, sys\nsys.argv = ['', '--help']\nbefore = sys.path[:]\n"
+        f"try: runpy.run_module('spawnlaunch.{program}', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit: print(sys.path == before)\n"
+    )
+    assert run(sys.executable, "-c", code).stdout.endswith("\nTrue\n")
 
 
 def test_the_console_script_imports_none_of_them(crowded: Path):

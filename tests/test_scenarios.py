@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from tests import machines
 from tests.binding import scenarios
 from tests.binding.rules import Placed

@@ -1,6 +1,6 @@
 """A small training loop for one process or for many: the same samples, the same loss, any launcher.
 
-Read ``examples/plain_ddp.py`` first, which is the idea in sixty lines; then ``loop``, which has one
-step from top to bottom, ``task`` (what a task of your own has to provide) and ``config`` (the
-flags). ``run`` is what comes before the first step and after the last.
+Read ``examples/plain_ddp.py`` first, which is the idea in sixty lines; then ``trainer``, which has
+one step and one evaluation from top to bottom, ``task`` (what a task of your own has to provide)
+and ``config`` (the flags). ``run`` is what comes before the first step and after the last.
 """

@@ -1,23 +1,24 @@
 """The entry: ``python -m spawnlaunch.train``, or the path of this file, as launchers start it."""
 
-from __future__ import annotations
-
-import contextlib
-import importlib.util
 import os
 import sys
 
 if __package__:
     # With -m the working directory comes first, and a signal.py there would be taken for Python's.
     # Behind all that is installed it is still searched for the modules of a task.
-    with contextlib.suppress(OSError):  # main() tells of a directory that has been deleted
+    try:
         if sys.path[0] in ("", os.getcwd()):
             sys.path.append(sys.path.pop(0))
+    except OSError:
+        pass  # main() tells of a directory that has been deleted
 else:
     # Started by path, and again in every child that multiprocessing spawns. Then sys.path begins
     # with this directory, whose task.py, data.py and run.py would pass for top-level modules; and
     # what "spawnlaunch" means is decided by the user's directories. So the directory goes, and the
     # package, which imports nothing by itself, is loaded from where this file is.
+    import contextlib
+    import importlib.util
+
     here = os.path.dirname(os.path.abspath(__file__))
     with contextlib.suppress(OSError):
         sys.path[:] = [one for one in sys.path if one == "" or os.path.abspath(one) != here]
@@ -31,8 +32,6 @@ else:
     assert spec.loader is not None
     sys.modules["spawnlaunch"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["spawnlaunch"])
-
-import faulthandler
 
 from spawnlaunch.train.commandline import build_task, parse
 from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal, tell
@@ -73,9 +72,6 @@ def _main() -> None:
     open_standard_streams()
     leave_on_interrupt()
     note_signals()
-    if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
-        # With it the launcher asks where a worker hangs; the stacks go to stderr.
-        faulthandler.register(int(number), all_threads=True, chain=False)
     try:
         refuse_deleted_directory()
         config, task_class = parse(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The order in which a run takes its samples, by what the hooks of its task say of them."""
+"""The order in which a run takes its samples, by the lengths that its task may give."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from .config import Config
 from .data import Reader, come_in_turn, count_of
 from .distributed import World, agree, together
 from .errors import shared_refusal
-from .order import AsTheyCome, Blocks, ByLength, Kind, Order, Shuffled, Weighted
+from .order import AsTheyCome, ByLength, Kind, Order, Shuffled
 from .task import Task, has, name_of
-
-WINDOW = 8  # blocks
-HOOKS = {"blocks": "iu", "lengths": "iu", "weights": "iuf"}  # and numpy's kinds of their numbers
 
 
 def order_of(
@@ -33,56 +30,31 @@ def order_of(
     the ranks or the flags disagree.
     """
     batch = schedule.global_batch(config, world.size)
-    version = order.VERSION if record is None else int(record["version"])
-    if version > order.VERSION:
+    samples, has_lengths = reader.samples, has(type(task), "lengths")
+    if config.global_tokens is not None and not has_lengths:
         _refuse(
-            f"the checkpoint has version {version} of the order of samples, and the newest known "
-            f"here is {order.VERSION}; go on with a newer spawnlaunch"
+            f"--global-tokens goes by lengths, and the task {name_of(task)} has no lengths(); type "
+            "--global-batch"
         )
-    hooks = [name for name in HOOKS if has(type(task), name)]
-    _refuse_what_does_not_go_together(task, reader, config, hooks)
-    told = together(lambda: {name: _told(task, name, reader) for name in hooks})
-    kind = _kind(reader, told, config, version)
-    if "lengths" in told:
-        passes = world.size * config.accumulate
-        kind = _by_length(kind, told["lengths"], config, passes, record)
+    if come_in_turn(samples):
+        if has_lengths:
+            _refuse(
+                f"the task {name_of(task)} has lengths(), and the samples of its data set "
+                f"{reader.split!r} have no index to go by; return samples that have one, or leave "
+                "lengths() out"
+            )
+        kind: Kind = AsTheyCome(count_of(samples) or order.NO_END)
+    else:
+        kind = Shuffled(len(reader), config.seed)
+    if has_lengths:
+        lengths = together(lambda: _lengths(task, reader))
+        kind = _by_length(kind, lengths, config, world.size * config.accumulate, record)
         batch = max(1, round(kind.batch))
     agree(
         {"the order of the samples": kind.name},
-        f"{' and '.join(hooks)} of the task have to return the same on every rank",
+        "lengths() of the task has to return the same on every rank",
     )
-    return Order(kind, batch, config.accumulate, world.rank, world.size, version)
-
-
-def _refuse_what_does_not_go_together(
-    task: Task, reader: Reader, config: Config, hooks: list[str]
-) -> None:
-    has_no, named = f"the task {name_of(task)} has no", " and ".join(f"{name}()" for name in hooks)
-    if config.block_window is not None and "blocks" not in hooks:
-        _refuse(f"--block-window counts blocks, and {has_no} blocks(); leave it out")
-    if config.global_tokens is not None and "lengths" not in hooks:
-        _refuse(f"--global-tokens goes by lengths, and {has_no} lengths(); type --global-batch")
-    if hooks and come_in_turn(reader.samples):
-        _refuse(
-            f"the task {name_of(task)} has {named}, and the samples of its data set "
-            f"{reader.split!r} have no index to go by; return samples that have one, or leave "
-            f"{named} out"
-        )
-    if "blocks" in hooks and "weights" in hooks:
-        _refuse(
-            f"the task {name_of(task)} has {named}, and samples that are drawn by weights lie "
-            "anywhere; leave one of them out"
-        )
-
-
-def _kind(reader: Reader, told: Mapping[str, Any], config: Config, version: int) -> Kind:
-    if come_in_turn(reader.samples):
-        return AsTheyCome(count_of(reader.samples) or order.NO_END)
-    if "blocks" in told:
-        return Blocks(told["blocks"].astype(np.int64), config.seed, config.block_window or WINDOW)
-    if "weights" in told:
-        return Weighted(told["weights"], config.seed)
-    return Shuffled(len(reader), config.seed, version)
+    return Order(kind, batch, config.accumulate, world.rank, world.size)
 
 
 def _by_length(
@@ -119,34 +91,24 @@ def _by_length(
     return made
 
 
-def _told(task: Task, name: str, reader: Reader) -> Any:
-    """The numbers that a hook returns: one for each sample, or for each block."""
-    # Of the class: an object may well have weights or lengths that are no hook.
-    hook = inspect.getattr_static(type(task), name).__get__(task, type(task))
+def _lengths(task: Task, reader: Reader) -> Any:
+    """What ``lengths()`` returns: one whole number for each sample."""
+    # Of the class: an object may well have lengths that are no hook.
+    hook = inspect.getattr_static(type(task), "lengths").__get__(task, type(task))
     numbers, count = np.asarray(hook(reader.samples)), len(reader)
-    if wrong := _unlike(numbers, name, count):
-        what = "number" if name == "weights" else "whole number"
-        each = "block, which have all samples together" if name == "blocks" else "sample"
+    wrong = ""
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        wrong = f"{numbers.dtype} of the shape {numbers.shape}"
+    elif len(numbers) != count:
+        wrong = f"{len(numbers):,} numbers"
+    elif numbers.size and numbers.min() < 0:
+        wrong = f"numbers from {numbers.min()} to {numbers.max()}"
+    if wrong:
         _refuse(
-            f"{name}() of the task {name_of(task)} returns {wrong}, and the data set "
-            f"{reader.split!r} has {count:,} samples; return one {what} of 0 or more for each "
-            f"{each}"
+            f"lengths() of the task {name_of(task)} returns {wrong}, and the data set "
+            f"{reader.split!r} has {count:,} samples; return one whole number of 0 or more for each"
         )
     return numbers
-
-
-def _unlike(numbers: Any, name: str, count: int) -> str:
-    """What is wrong with the numbers of a hook for so many samples; nothing if they are right."""
-    if numbers.ndim != 1 or numbers.dtype.kind not in HOOKS[name]:
-        return f"{numbers.dtype} of the shape {numbers.shape}"
-    if name != "blocks" and len(numbers) != count:
-        return f"{len(numbers):,} numbers"
-    if numbers.size and not (numbers.min() >= 0 and np.isfinite(numbers.max())):
-        return f"numbers from {numbers.min()} to {numbers.max()}"
-    total = numbers.sum(dtype=np.float64 if name == "weights" else np.int64)
-    if name == "blocks" and total != count:
-        return f"blocks of {int(total):,} samples together"
-    return "nothing but zeros" if name == "weights" and not total else ""
 
 
 def _refuse(text: str) -> NoReturn:

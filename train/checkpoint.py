@@ -10,6 +10,7 @@ ending always was a whole checkpoint; whether it still is, the manifest tells.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -18,14 +19,15 @@ import re
 import shutil
 import threading
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
 
+from . import files
 from .errors import RefusedError, StoppedError
 
 WEIGHTS = "weights.pt"
@@ -59,13 +61,10 @@ def copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
-        items = {key: copied(item) for key, item in value.items()}
-        if not hasattr(value, "_metadata"):
-            return items
-        # A state_dict's: the versions of its modules, which load_state_dict goes by.
-        weights: Any = OrderedDict(items)
-        weights._metadata = value._metadata
-        return weights
+        made = copy.copy(value)  # with the attributes of a state_dict: the versions of its modules
+        for key, item in value.items():
+            made[key] = copied(item)
+        return made
     if isinstance(value, (list, tuple)):
         return type(value)(copied(item) for item in value)
     return value
@@ -82,7 +81,7 @@ def write(
     path = path_of(out, step)
     part = path.with_name(path.name + PART)
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
+    part.mkdir(mode=0o700)  # fails for a link, whoever made it
     written = {WEIGHTS: weights, TRAINING: training}
     files = {name: _save(part / name, state) for name, state in written.items()}
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
@@ -112,8 +111,8 @@ def _read_back(path: Path) -> None:
             what = f"{found[1]} in it" if found else str(error).splitlines()[0]
             raise StoppedError(
                 f"{name} of the first checkpoint cannot be read back: {what} is not a tensor, a "
-                "number, a text or a container of them; change what the model or the optimizer "
-                "has in its state_dict"
+                "number, a text or a container of them; change what the model, the optimizer or "
+                "the task has in its state_dict"
             ) from error
 
 
@@ -154,12 +153,13 @@ def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sync_directory(path: Path) -> None:
-    """Flush the names in a directory to the disk."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    """Flush the names in a directory to the disk; some network file systems have no way to."""
+    with suppress(OSError):
+        directory = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def damage(path: Path) -> str:
@@ -208,9 +208,9 @@ def newest_whole(
 
 
 def order_in(path: Path) -> dict[str, Any]:
-    """What a checkpoint says of the order of samples; those that say nothing have the first one."""
-    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    return manifest.get("order") or {"version": 1}
+    """What a checkpoint says of the order of samples."""
+    order: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["order"]
+    return order
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -222,11 +222,25 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return weights, training
 
 
+def named_by(path: Path) -> Path:
+    """The checkpoint that ``best`` of a run names, where it is a file and no link; else the path.
+
+    Raises RefusedError where the file names none.
+    """
+    if path.name != BEST or path.is_symlink() or not path.is_file():
+        return path
+    named = path.with_name(path.read_text(encoding="utf-8", errors="replace").strip() or ".")
+    if step_of(named) < 0:
+        raise RefusedError(f"{path} names no checkpoint; type the path of one")
+    return named
+
+
 def weights_of(path: Path) -> Any:
     """What is in a file, or the weights of a checkpoint or of the newest one of a run, on the CPU.
 
     Raises RefusedError where there is no checkpoint, or torch cannot read the file.
     """
+    path = named_by(path)
     if path.is_dir() and not (path / WEIGHTS).exists():
         newest, _ = newest_whole(path)
         if newest is None:
@@ -264,7 +278,10 @@ def prune(out: Path, keep: int, best: int, newest: int) -> None:
     if path_of(out, best).exists():
         link = out / (BEST + PART)
         link.unlink(missing_ok=True)
-        link.symlink_to(path_of(out, best).name)
+        try:
+            link.symlink_to(path_of(out, best).name)
+        except OSError:  # a file system without links: a file has the name
+            link.write_text(path_of(out, best).name, encoding="utf-8")
         link.replace(out / BEST)
     else:
         (out / BEST).unlink(missing_ok=True)
@@ -353,7 +370,7 @@ class Writer:
         except OSError as error:
             self.error = StoppedError(
                 f"cannot write the checkpoint of step {what.step} to {self.out}: {error.strerror}; "
-                "make room, or go on elsewhere with --resume and --out"
+                f"{files.advice(error)}, or go on elsewhere with --resume and --out"
             )
         except BaseException as error:
             self.error = error

@@ -49,8 +49,8 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     if asked.eval_only:  # with the flags of a run, but not what that run began with
         began = {"--overwrite"} | ({"--resume"} if "--init" in _names(arguments) else set())
         filed = [word for word in filed if not _names([word]) & began]
-    if asked.dry_run:
-        sys.dont_write_bytecode = True  # nothing is written, and so nothing beside the task's file
+    elif asked.resume == "auto":  # a run goes on with its own flags, however it began
+        filed = [word for word in filed if not _names([word]) & {"--overwrite"}]
     cls = task_class(asked.task)
     options = task_options(cls)
     _add_task(parser, cls, options)

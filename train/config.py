@@ -6,6 +6,7 @@ A flag is a field, a parser of its text, and a line of help.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -202,10 +203,7 @@ class Config:
         "N",
         "padded tokens per step of ALL workers together, for a task with lengths()",
     )
-    block_window: int | None = flag(
-        None, whole(1), "N", "blocks that are mixed at a time, for a task with blocks() (8)"
-    )
-    lr: float = flag(4e-3, positive, "RATE", "learning rate, times a rise and a fall (%(default)s)")
+    lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")
     schedule: str = choice("how the learning rate falls: ", "cosine", "linear", "constant")
     final_lr: float | None = flag(None, not_negative, "RATE", "rate of the last step (--lr / 20)")
     warmup: int | None = flag(
@@ -214,12 +212,6 @@ class Config:
     betas: str = flag("0.9,0.95", betas, "X,Y", "betas of AdamW (%(default)s)")
     weight_decay: float = flag(0.1, not_negative, "X", "AdamW's, for matrices (%(default)s)")
     clip: float = flag(1.0, not_negative, "X", "largest norm of a gradient, 0: any (%(default)s)")
-    skip_nonfinite: int = flag(
-        0,
-        whole(0),
-        "N",
-        "steps in a row to leave out if loss or gradient is not finite (%(default)s)",
-    )
     seed: int = flag(0, whole(0), "N", "decides initial weights and sample order (%(default)s)")
 
     device: str = choice("where to compute; cuda stands for ROCm too: ", "auto", "cpu", "cuda")
@@ -227,16 +219,12 @@ class Config:
     tf32: bool = switch("let float32 matrix products use TF32")
     compile: bool = switch("compile the model with torch.compile")
     checkpoint_activations: bool = switch("compute each block again in the backward pass")
-    static_graph: bool = switch("promise that every step uses the same parameters")
     find_unused: bool = switch("allow parameters that some steps or ranks do not use")
     sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
     gradient_dtype: str = choice("what gradients are sent as: ", "fp32", "bf16")
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
         None, whole(0, 1024), "N", "processes that read samples (by the worker's CPUs)"
-    )
-    gc_every: int = flag(
-        100, whole(0), "N", "steps between two garbage collections, 0: Python decides (%(default)s)"
     )
 
     log_every: int = flag(25, whole(1), "N", "steps between two lines of metrics (%(default)s)")
@@ -245,7 +233,6 @@ class Config:
     )
     eval_batch_size: int = flag(32, whole(1), "N", "samples per pass of validation (%(default)s)")
     eval_at_start: bool = switch("validate before the first step too")
-    dry_run: bool = switch("show shapes, memory and steps; train nothing and write nothing")
     eval_only: bool = switch("train nothing: evaluate the weights of --resume or --init")
     eval_splits: str = flag(
         "validation", splits, "A,B", "splits evaluated at the end, or by --eval-only (%(default)s)"
@@ -270,14 +257,7 @@ class Config:
 
     tensorboard: bool = switch("write TensorBoard events too")
     wandb: str | None = flag(None, word, "PROJECT", "log to Weights & Biases, one run per rank")
-    plot: bool = switch("draw loss and throughput as OUT/plot.png")
     profile: bool = switch("write a trace of a few steps as OUT/trace-rank<N>.json")
-    peak_tflops: float | None = flag(
-        None,
-        positive,
-        "X",
-        "peak of one device at this precision, for utilisation (known for some)",
-    )
 
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -288,16 +268,6 @@ FLAGS = tuple(one for one in fields(Config) if one.name != "options")
 def to_toml(config: Config) -> str:
     """The configuration as a file that --config reads: the names of flags, and their values."""
     values = {one.name: getattr(config, one.name) for one in FLAGS} | dict(config.options)
-    lines = [f"{name} = {toml(value)}\n" for name, value in values.items() if value is not None]
-    return "".join(lines)
-
-
-def toml(value: bool | int | float | str) -> str:
-    """A value as TOML has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(value)
-    # A TOML basic string (toml.io, v1.0.0): these two and control characters are escaped.
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    # These values are written alike in JSON and TOML (toml.io, v1.0.0), but for one character.
+    texts = {k: json.dumps(v, ensure_ascii=False) for k, v in values.items() if v is not None}
+    return "".join(f"{name} = {text}\n".replace("\x7f", "\\u007f") for name, text in texts.items())

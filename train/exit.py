@@ -38,7 +38,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .errors import speaks, tell
 
@@ -105,7 +105,7 @@ def _environment(**changes: str) -> Iterator[None]:
 
 def requeue(environ: Mapping[str, str], status: int) -> str:
     """Put this Slurm job back into its queue; what came of it, in one line."""
-    job = environ.get("SLURM_JOB_ID", "")
+    job = _own_job(environ)
     if not job:
         return "not requeued: there is no SLURM_JOB_ID, so this is no Slurm job"
     scontrol = shutil.which("scontrol")
@@ -113,7 +113,9 @@ def requeue(environ: Mapping[str, str], status: int) -> str:
         return (
             "not requeued: there is no scontrol here, as in a container; write in the batch script "
             f'behind srun: [ $? -eq {status} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt '
-            f"{MOST_RESTARTS} ] && scontrol requeue $SLURM_JOB_ID"
+            f"{MOST_RESTARTS} ] && scontrol requeue "
+            '"$SLURM_JOB_ID$([ "$SLURM_JOB_ID" = "${SLURM_ARRAY_JOB_ID:-}" ] && '
+            'echo "_$SLURM_ARRAY_TASK_ID")"'
         )
     restarts = environ.get("SLURM_RESTART_COUNT", "")
     if restarts.isdigit() and int(restarts) >= MOST_RESTARTS:
@@ -122,6 +124,18 @@ def requeue(environ: Mapping[str, str], status: int) -> str:
     if done.returncode:
         return f"not requeued: scontrol requeue {job}: {done.stderr.strip()}"
     return f"requeued the Slurm job {job}"
+
+
+def _own_job(environ: Mapping[str, str]) -> str:
+    """The number of this Slurm job, and of no other task of its array; "": it is no Slurm job.
+
+    The last task of an array has the whole array's number as SLURM_JOB_ID (sbatch(1), "Job array
+    support"). Each other task has one of its own, and so has what a task has submitted, which
+    inherits the variables of the array.
+    """
+    job = environ.get("SLURM_JOB_ID", "")
+    is_last = job and job == environ.get("SLURM_ARRAY_JOB_ID")
+    return f"{job}_{environ.get('SLURM_ARRAY_TASK_ID')}" if is_last else job
 
 
 CRASHED = 1
@@ -172,10 +186,11 @@ def leave(status: int) -> NoReturn:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # noqa: SLF001 - else only the end of the interpreter runs them
     with suppress(TypeError, ProcessLookupError):  # there is none; the task has reaped it
         # The server of loader processes would take a second to take torch apart.
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        server: Any = forkserver._forkserver  # noqa: SLF001 - nothing public has its process id
+        os.kill(server._forkserver_pid, signal.SIGKILL)  # noqa: SLF001
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from . import files
 from .distributed import from_every_rank
 from .errors import StoppedError
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
@@ -42,13 +43,11 @@ class Step(NamedTuple):
 
     ``totals`` are of all ranks together: the sum of the losses, the count of terms, how many ranks
     want to stop; and behind these sums the norm of the gradient before it was clipped, so that all
-    four come from the device at once. ``losses`` are this rank's sums, one per forward pass. Unless
-    the step is ``finite`` it changed no weight.
+    four come from the device at once. ``losses`` are this rank's sums, one per forward pass.
     """
 
     totals: Tensor
     losses: Tensor
-    finite: Tensor
 
 
 class Clock:
@@ -147,11 +146,12 @@ class Metrics:
             return
         line = json.dumps({name: known(value) for name, value in values.items()}) + "\n"
         try:
-            with self.path.open("a", encoding="utf-8") as file:
+            with files.open_text(self.path, "a") as file:
                 file.write(line)
         except OSError as error:
             self.problem = StoppedError(
-                f"cannot write to {self.path}: {error.strerror}; make room, and type --resume auto"
+                f"cannot write to {self.path}: {error.strerror}; {files.advice(error)}, and type "
+                "--resume auto"
             )
 
 
@@ -164,7 +164,7 @@ MIB = 1 << 20
 # What lines of metrics have besides the report of a task, and throughput in its own terms.
 OWN = {f"{part}_s" for part in Split._fields}.union(
     ("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
-    ("samples_per_second", "tflops", "mfu", "slowest"),
+    ("samples_per_second", "slowest"),
 )
 
 
@@ -174,8 +174,6 @@ class Sizes(NamedTuple):
     steps: int
     unit: str  # of the loss, with a space before it
     counted: str  # what the count of a loss counts; "" if the task does not say
-    flops_per_sample: float | None
-    peak_flops: float | None  # of all devices together, per second
 
 
 class Log:
@@ -197,15 +195,16 @@ class Log:
         self.hosts = from_every_rank(socket.gethostname())
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
         self.timed = self.samples = 0  # steps and samples since the last line
-        self.timed_s = 0.0
+        self.timed_s = self.step_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []  # one, the mean over all steps so far
 
     def add(self, at: Position, result: Step, took_s: float) -> None:
-        """Add up the global loss sum and count of a step, unless it changed no weight.
+        """Add up the global loss sum and count of a step, unless the scaler left it out.
 
         They stay on the device: reading one makes the device wait for Python.
         """
-        self.window += torch.where(result.finite, result.totals[:2], 0.0)
+        finite = torch.isfinite(result.totals[3] + result.totals[0])
+        self.window += torch.where(finite, result.totals[:2], 0.0)
         self.timed += 1
         self.samples += at.taken
         self.timed_s += took_s
@@ -224,6 +223,7 @@ class Log:
         windows = [*self.splits, (self.timed, splits)]
         self.splits = [(sum(steps for steps, _ in windows), mean_splits(windows))]
         speed = self.samples / self.timed_s
+        self.step_s = self.timed_s / self.timed
         numbers: dict[str, Any] = {
             "step": at.step,
             "samples": at.samples,
@@ -252,11 +252,6 @@ class Log:
         if self.sizes.counted:
             each = count / self.samples
             rates[f"{self.sizes.counted}_per_second"] = round(each * samples_per_s, 1)
-        if self.sizes.flops_per_sample:
-            flops = self.sizes.flops_per_sample * samples_per_s
-            rates["tflops"] = round(flops / 1e12, 4)
-            if self.sizes.peak_flops:
-                rates["mfu"] = round(flops / self.sizes.peak_flops, 4)
         return rates
 
     def _note(self, numbers: Mapping[str, Any]) -> str:
@@ -265,8 +260,8 @@ class Log:
         note += f"  {numbers['samples_per_second']:.0f} samples/s"
         if rate := numbers.get(f"{self.sizes.counted}_per_second"):
             note += f"  {rate:,.0f} {self.sizes.counted}/s"
-        if utilisation := numbers.get("mfu"):
-            note += f"  MFU {utilisation:.0%}"
+        if (left := self.sizes.steps - numbers["step"]) > 0:
+            note += f"  {in_words(left * self.step_s)} left"
         return note
 
     def validation(self, at: Position, loss: float, report: Mapping[str, float]) -> None:
@@ -296,9 +291,17 @@ class Log:
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state`` returned."""
         self.window.copy_(state["window"])
-        if "samples" in state:  # those of old have none, and the next line counts what follows
-            self.timed, self.samples = state["timed"], state["samples"]
-            self.timed_s = state["timed_s"]
+        self.timed, self.samples = state["timed"], state["samples"]
+        self.timed_s = state["timed_s"]
+
+
+def in_words(seconds: float) -> str:
+    """A time to wait for, such as 45s, 12m and 3h05m."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 1:
+        return f"{rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m"
 
 
 def brief(report: Mapping[str, float]) -> dict[str, float]:

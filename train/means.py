@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .distributed import refuse_if_any
-from .learner import Learner
 from .task import name_of
+from .trainer import Trainer
 
 ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their sum
 
@@ -24,7 +24,7 @@ def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
     return math.isclose(loss, mean, rel_tol=ALIKE) and not math.isclose(loss, a + b, rel_tol=ALIKE)
 
 
-def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
+def refuse_means(trainer: Trainer, batches: Sequence[Any]) -> None:
     """Raises RefusedError on all ranks where a task returns a mean in place of a sum.
 
     ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
@@ -33,21 +33,21 @@ def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
     wrong = ""
     for name in ("loss", "measure"):
         try:
-            sums = [_sums_of(name, learner, batch) for batch in batches]
+            sums = [_sums_of(name, trainer, batch) for batch in batches]
         except Exception:  # as of a loss that takes no half of a batch: the step will tell
             continue
         if not wrong and is_mean(*sums):
             (whole, count), (one, _), (other, _) = sums
             wrong = (
-                f"{name}() of the task {name_of(learner.task)} returns a mean: {whole:.6g} for "
+                f"{name}() of the task {name_of(trainer.task)} returns a mean: {whole:.6g} for "
                 f"{count:g} terms, of which the one half has {one:.6g} and the other "
                 f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
             )
     refuse_if_any(wrong)
 
 
-def _sums_of(name: str, learner: Learner, batch: Any) -> Sums:
-    with learner.evaluating(), learner.autocast():
-        found = getattr(learner.task, name)(learner.bare, batch)
+def _sums_of(name: str, trainer: Trainer, batch: Any) -> Sums:
+    with trainer.evaluating(), trainer.autocast():
+        found = getattr(trainer.task, name)(trainer.bare, batch)
     loss, count = found if name == "loss" else (found["loss"], found["count"])
     return float(loss), float(count)

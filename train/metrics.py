@@ -1,4 +1,4 @@
-"""The metrics file of a run, read again: for a picture, and to go on behind some step."""
+"""The metrics file of a run, read again to go on after some step."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import needed
-
-MATPLOTLIB = "matplotlib.figure", "plots"
+from . import files
 
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
     """Forget what came after ``step``, and its validation too where that is done again."""
     kept = [line for line in read(path) if _before(line, step, evaluated)]
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
+    with files.open_text(part, "w") as file:
         file.writelines(json.dumps(line) + "\n" for line in kept)
         file.flush()
         os.fsync(file.fileno())
@@ -40,23 +38,3 @@ def read(path: Path) -> list[dict[str, Any]]:
         if isinstance(line, dict) and "step" in line:
             lines.append(line)
     return lines
-
-
-def plot(metrics: Path, picture: Path, unit: str) -> None:
-    """Loss and throughput over the steps, as a PNG."""
-    lines = read(metrics)
-    figure: Any = needed(*MATPLOTLIB).Figure(figsize=(8, 6), layout="constrained")
-    losses, speeds = figure.subplots(2, 1, sharex=True)
-    losses.plot(*_curve(lines, "loss"), label="training")
-    losses.plot(*_curve(lines, "validation_loss"), "o-", label="validation")
-    losses.set(title=metrics.parent.name, ylabel=f"loss ({unit.strip()})" if unit else "loss")
-    losses.legend()
-    speeds.plot(*_curve(lines, "samples_per_second"))
-    speeds.set(ylabel="samples per second", xlabel="step")
-    speeds.set_ylim(bottom=0)
-    figure.savefig(picture)
-
-
-def _curve(lines: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    points = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-    return [step for step, _ in points], [value for _, value in points]

@@ -1,9 +1,8 @@
-"""The model: built alike on all ranks, looked at before it learns, and what changes its weights."""
+"""The model: built alike on all ranks, and looked at before it learns."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from zlib import crc32
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 from torch.utils import checkpoint as recomputing
 
 from . import checkpoint, rng
-from .config import Config, pair
+from .config import Config
 from .distributed import World, agree, together
 from .errors import RefusedError, shared_refusal
 from .task import Task
@@ -40,7 +38,7 @@ def checkpoint_activations(model: nn.Module) -> None:
             "leave it out, or keep the blocks in one",
         )
     for name, block in blocks:
-        if any(isinstance(module, _BatchNorm) for module in block.modules()):
+        if any(isinstance(module, COUNTS_SAMPLES) for module in block.modules()):
             raise shared_refusal(
                 f"--checkpoint-activations: the block {name} has a BatchNorm, which would count "
                 "its samples twice; leave it out",
@@ -61,6 +59,7 @@ def _blocks(model: nn.Module, above: str = "") -> list[tuple[str, nn.Module]]:
 
 
 SHOWN = 8  # parameters named in a message
+COUNTS_SAMPLES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def build_model(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
@@ -123,7 +122,7 @@ def agree_on_model(model: nn.Module) -> None:
     shapes["the modules in eval mode"] = named(in_eval_mode(model))
     agree(shapes, "model() has to build the same model on every rank")
     weights = {
-        f"the initial values of {name}": f"CRC-32 {crc32(_bytes_of(p)):08x}"
+        f"the initial values of {name}": f"CRC-32 {crc32(bytes_of(p)):08x}"
         for name, p in model.state_dict(keep_vars=True).items()
         if isinstance(p, Tensor)
     }
@@ -133,26 +132,31 @@ def agree_on_model(model: nn.Module) -> None:
     )
 
 
-def _bytes_of(value: Tensor) -> Any:
-    flat = value.detach().cpu().contiguous().flatten()
+def bytes_of(value: Tensor) -> Any:
+    """The bytes of a tensor of any layout."""
+    dense = value.detach() if value.layout == torch.strided else value.detach().to_dense()
+    flat = dense.cpu().contiguous().flatten()
     return flat.view(torch.uint8).numpy() if flat.numel() else b""
 
 
-def learning_of(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn. Raises RefusedError when there are none, or a complex one."""
-    learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+def learning_of(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that learn, by name.
+
+    Raises RefusedError when there are none, or a complex one.
+    """
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not learning:
         raise shared_refusal(
             "model() has no parameter that learns: all of them are frozen, or there are none; set "
             "requires_grad_(True) for some",
         )
-    for name, parameter in learning:
+    for name, parameter in learning.items():
         if parameter.is_complex():
             raise shared_refusal(
                 f"the parameter {name} is complex, which neither AdamW's kernel nor the sum over "
                 "the ranks takes; keep real numbers, and use torch.view_as_complex in forward",
             )
-    return [parameter for _, parameter in learning]
+    return learning
 
 
 def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Module:
@@ -190,73 +194,3 @@ def named(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-def make_optimizer(
-    task: Task, model: nn.Module, learning: list[nn.Parameter], config: Config
-) -> torch.optim.Optimizer:
-    """The task's own, or AdamW for the parameters that are ``learning``.
-
-    Only matrices decay: a norm's scale has no reason to be near 0.
-    """
-    if (own := together(lambda: own_optimizer(task, model, config.lr))) is not None:
-        groups = [{k: v for k, v in one.items() if k != "params"} for one in own.param_groups]
-        agree(
-            {
-                "the optimizer": type(own).__name__,
-                **{f"group {i} of the optimizer": group for i, group in enumerate(groups)},
-            },
-            "optimizer() has to make the same one on every rank",
-        )
-        return own
-    groups = [
-        {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)
-
-
-def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
-    """What ``optimizer()`` returns. Raises RefusedError unless the loop can step with it."""
-    own: torch.optim.Optimizer | None = task.optimizer(model, lr)
-    if own is None:
-        return None
-    is_one = isinstance(own, torch.optim.Optimizer) and not _needs_closure(own)
-    if is_one and all(group.get("lr") is not None for group in own.param_groups):
-        _refuse_strangers(own, model)
-        return own
-    kind = type(own).__name__
-    if isinstance(own, (list, tuple, dict)):
-        raise RefusedError(
-            f"optimizer() returns {len(own)} optimizers in a {kind}, as for a GAN, whose losses "
-            "take turns; the loop has one loss and one optimizer: return one, with a group of "
-            "parameters for each rate, or write a loop of your own, as train/examples/plain_ddp.py"
-        )
-    why = "which asks for the loss several times in one step"
-    if is_one:
-        why = (
-            "a group of which has no lr for the schedule to scale (Adafactor: relative_step=False)"
-        )
-    elif not isinstance(own, torch.optim.Optimizer):
-        why = "which is no torch.optim.Optimizer"
-    raise RefusedError(f"optimizer() returns an object of the class {kind}, {why}; return another")
-
-
-def _refuse_strangers(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-    """Raises RefusedError where the optimizer has parameters that are not the model's.
-
-    Their gradients would stay on each rank, and no checkpoint would hold them.
-    """
-    known = set(map(id, model.parameters()))
-    every = [p for group in optimizer.param_groups for p in group["params"]]
-    if strange := [tuple(p.shape) for p in every if id(p) not in known]:
-        raise RefusedError(
-            f"optimizer() has {len(strange)} of its {len(every)} parameters from elsewhere than "
-            f"the model it was given, one of the shape {strange[0]}; make them part of what "
-            "model() returns"
-        )
-
-
-def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty

@@ -1,34 +1,28 @@
 """Which samples each forward pass of a run takes: pure functions of seed, epoch and position.
 
 The samples of all epochs form one endless stream. Position p of it belongs to epoch p // length,
-and every epoch is in an order of its own: shuffled (`Shuffled`), by blocks that lie together
-(`Blocks`), drawn by weights (`Weighted`), or any of these with samples of like length side by side
-(`ByLength`). A step takes the next stretch of the stream whatever the number of ranks is, so a run
-is described by one number, the samples consumed by all ranks together, and no epoch ends in a short
-batch.
+and every epoch is in an order of its own: shuffled (`Shuffled`), or with samples of like length
+side by side (`ByLength`). A step takes the next stretch of the stream whatever the number of ranks
+is, so a run is described by one number, the samples consumed by all ranks together, and no epoch
+ends in a short batch.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 2  # of these orders; the first one stored the permutation of any number of samples
-STORED = 1 << 20  # so many samples have a stored permutation at most: 8 MiB
-ROUNDS = 8
-PIECE = 256  # weights of which only the sum is kept
+PIECE = 256  # lengths of which only the sum is kept
 STEPS = 128  # about, of a window in which samples are sorted by their lengths
 NO_END = 1 << 62  # the length of what has none that is known
 
 Ints = npt.NDArray[np.int64]
-Words = tuple[int, ...]
 
 
 def share(total: int, parts: int, part: int) -> range:
@@ -47,70 +41,8 @@ def permutation(length: int, *words: int) -> Ints:
     return np.argsort(np.asarray(keys), kind="stable").astype(np.int64)
 
 
-def scrambled(values: Any, key: Any) -> Any:
-    """64 bits for each of these, as SplitMix64 has them (Steele, Lea, Flood, OOPSLA 2014)."""
-    z = values * np.uint64(0x9E3779B97F4A7C15) + key
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def keys_of(words: Words, count: int) -> Any:
-    """So many keys of 64 bits, which the words decide."""
-    return np.random.SeedSequence(words).generate_state(count, np.uint64)
-
-
-class Bijection:
-    """A permutation of range(length) that is computed, not stored; both ways, for arrays.
-
-    A number is a pair (left, right) of digits below about sqrt(length). Each round adds to one of
-    them, modulo its base, a pseudorandom function of the other: a Feistel network on pairs of any
-    base (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). The pairs are
-    fewer than sqrt(length) more than the samples; what leads to one of those goes on from there,
-    until it arrives at a sample (cycle walking, ibid.).
-    """
-
-    def __init__(self, length: int, *words: int) -> None:
-        self.length = length
-        left = math.isqrt(length - 1) + 1
-        self.base = -(-length // left)
-        self.bases = (np.uint64(left), np.uint64(self.base))
-        self.keys = keys_of(words, ROUNDS)
-
-    def at(self, places: Ints) -> Ints:
-        """The samples at these places, each in range(length)."""
-        return self._walk(places, range(ROUNDS), np.add)
-
-    def places(self, samples: Ints) -> Ints:
-        """Where these samples are: the inverse of ``at``."""
-        return self._walk(samples, range(ROUNDS - 1, -1, -1), np.subtract)
-
-    def _walk(self, numbers: Ints, rounds: range, turn: Callable[..., Any]) -> Ints:
-        found = self._network(numbers.astype(np.uint64), rounds, turn)
-        while (outside := found >= self.length).any():
-            found[outside] = self._network(found[outside], rounds, turn)
-        walked: Ints = found.astype(np.int64)
-        return walked
-
-    def _network(self, numbers: Any, rounds: range, turn: Callable[..., Any]) -> Any:
-        digits = list(np.divmod(numbers, self.bases[1]))
-        for number in rounds:
-            one, base = number % 2, self.bases[number % 2]
-            added = scrambled(digits[1 - one], self.keys[number]) % base
-            digits[one] = turn(digits[one] + base, added) % base
-        return digits[0] * self.bases[1] + digits[1]
-
-
 # A batch touches two epochs, or windows, where one ends, and seldom more.
-@functools.lru_cache(maxsize=2)
-def shuffle(length: int, words: Words, stored: bool = False) -> Callable[[Ints], Ints]:
-    """From places in range(length) to the samples there, in an order that the words decide.
-
-    Up to 2^20 samples it is a stored permutation: a Feistel network on few pairs is uneven.
-    """
-    if stored or length <= STORED:
-        return permutation(length, *words).__getitem__
-    return Bijection(length, *words).at
+shuffle = functools.lru_cache(maxsize=2)(permutation)
 
 
 class Kind(Protocol):
@@ -128,13 +60,13 @@ class Shuffled:
 
     name = "shuffled"
 
-    def __init__(self, length: int, seed: int, version: int = VERSION) -> None:
+    def __init__(self, length: int, seed: int) -> None:
         self.length = length
         self.seed = seed
-        self.stored = version == 1
 
     def at(self, epoch: int, places: Ints) -> Ints:
-        return shuffle(self.length, (self.seed, epoch), self.stored)(places)
+        found: Ints = shuffle(self.length, self.seed, epoch)[places]
+        return found
 
 
 class AsTheyCome:
@@ -147,77 +79,6 @@ class AsTheyCome:
 
     def at(self, epoch: int, places: Ints) -> Ints:
         return epoch * self.length + places
-
-
-class Blocks:
-    """Every sample once; ``window`` blocks of neighbours are mixed with each other at a time.
-
-    The blocks, such as row groups or shards, come in a shuffled order, and so do all samples of a
-    window: who keeps the blocks of a window open reads each block once in an epoch.
-    """
-
-    def __init__(self, lengths: Ints, seed: int, window: int) -> None:
-        self.first = np.cumsum(lengths) - lengths
-        self.lengths = lengths
-        self.length = int(lengths.sum())
-        self.seed = seed
-        self.window = window
-        self.name = f"windows of {window} blocks {digest(lengths)}"
-        self.layout = functools.lru_cache(maxsize=2)(self._layout)
-
-    def at(self, epoch: int, places: Ints) -> Ints:
-        blocks, begins, edges = self.layout(epoch)
-        found = np.empty_like(places)
-        for window, here in groups(np.searchsorted(edges, places, "right") - 1):
-            begin = edges[window]
-            size = int(edges[window + 1] - begin)
-            words = (self.seed, epoch, 2, window)
-            inside = shuffle(size, words)(places[here] - begin) + begin
-            block = np.searchsorted(begins, inside, "right") - 1
-            found[here] = self.first[blocks[block]] + inside - begins[block]
-        return found
-
-    def _layout(self, epoch: int) -> tuple[Ints, Ints, Ints]:
-        """The blocks in the order of this epoch; where each begins, and where each window."""
-        blocks = permutation(len(self.lengths), self.seed, epoch, 1)
-        begins = np.concatenate(([0], np.cumsum(self.lengths[blocks])))
-        return blocks, begins, np.append(begins[: -1 : self.window], self.length)
-
-
-class Weighted:
-    """As many draws as there are samples, each in proportion to its weight.
-
-    Each of ``length`` equal parts of the sum of weights has one draw, uniform in it: a sample with
-    n times the mean weight is drawn n times in an epoch, give or take one at each end; with equal
-    weights, once. Of the weights only the sums of 256 at a time are kept.
-    """
-
-    def __init__(self, weights: npt.NDArray[Any], seed: int) -> None:
-        self.weights = weights
-        self.length = len(weights)
-        self.seed = seed
-        self.ends = np.cumsum(sums(weights, np.float64))
-        self.name = f"weights {digest(self.ends)}"
-
-    def at(self, epoch: int, places: Ints) -> Ints:
-        parts = shuffle(self.length, (self.seed, epoch))(places)
-        jitter = scrambled(parts.astype(np.uint64), keys_of((self.seed, epoch, 4), 1)[0])
-        drawn = parts + (jitter >> np.uint64(32)) / 2.0**32
-        drawn = np.minimum(drawn, np.nextafter(parts + 1.0, 0)) * (self.ends[-1] / self.length)
-        return self._found(drawn)
-
-    def _found(self, drawn: npt.NDArray[np.float64]) -> Ints:
-        """The samples whose parts of the sum of weights these numbers are in."""
-        last = np.searchsorted(self.ends, self.ends[-1])  # the last piece with any weight
-        piece = np.minimum(np.searchsorted(self.ends, drawn, "right"), last)
-        left = drawn - np.where(piece, self.ends[piece - 1], 0.0)
-        inside = np.minimum(piece[:, None] * PIECE + np.arange(PIECE), self.length)
-        weights = np.where(inside < self.length, self.weights[inside.clip(max=self.length - 1)], 0)
-        ends = np.cumsum(weights, axis=1, dtype=np.float64)
-        # Where the sums were rounded, it is the last sample with any weight.
-        most = (ends < ends[:, -1:]).sum(axis=1)
-        one: Ints = piece * PIECE + np.minimum((ends <= left[:, None]).sum(axis=1), most)
-        return one
 
 
 class Sorted(NamedTuple):
@@ -359,7 +220,6 @@ class Order:
     accumulate: int = 1
     rank: int = 0
     world_size: int = 1
-    version: int = VERSION
 
     @property
     def mean(self) -> float:
@@ -369,7 +229,7 @@ class Order:
     def record(self, position: int) -> dict[str, Any]:
         """What a run that goes on from this position has to know to take the same samples."""
         budgets = self.kind.budgets if isinstance(self.kind, ByLength) else ()
-        return {"version": self.version, "samples": position, "budgets": list(map(list, budgets))}
+        return {"samples": position, "budgets": list(map(list, budgets))}
 
     def count(self, first: int) -> int:
         """How many samples the step at position ``first`` takes, of all ranks together."""
@@ -382,11 +242,7 @@ class Order:
         block = share(len(places), self.world_size, self.rank)
         part = share(len(block), self.accumulate, micro)
         own = slice(block.start + part.start, block.start + part.stop)
-        if not isinstance(self.kind, Blocks):
-            return self.at(places[own])
-        every = np.array(self.at(places).indices)
-        by_index = np.argsort(every, kind="stable")[own]  # neighbours, to read few blocks
-        return Batch((first + by_index).tolist(), every[by_index].tolist())
+        return self.at(places[own])
 
     def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""

@@ -16,24 +16,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import checkpoint, distributed, saving
+from . import checkpoint, distributed, files, saving
 from .config import Config
 from .data import Readers, described
 from .device import peak_bytes, pick_device
 from .distributed import World
-from .errors import RefusedError, StoppedError, needed, shared_refusal
+from .errors import RefusedError, StoppedError, shared_refusal
 from .exit import interrupt_saves, noted, requeue
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
-from .metrics import MATPLOTLIB, plot
 from .saving import EVALUATION, METRICS, Saver, begin, claim
 from .schedule import Deadline, Position
 from .screen import Screen, printable, terminal_columns
 from .task import Task, has, name_of, unit_of
+from .tasks import rows
 from .trackers import trackers
 from .training import Measured, Place, Training
-
-PICTURE = "plot.png"
 
 
 class Outcome(NamedTuple):
@@ -64,8 +62,6 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     try:
         agree_on_flags(config)
         task = distributed.together(make_task)
-        if config.dry_run:
-            return rehearse(task, config, world, device, screen)
         place, found = arrive(config, task, world, device, screen)
         readers = Readers(task, config)
         identity = announce(readers, config, world, device, screen)
@@ -107,10 +103,12 @@ def train(
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not readers.task.pretrained:
+            origin = getattr(readers.task, "origin", "")
             raise shared_refusal(
-                "--eval-only evaluates the weights of --resume or --init; type one of them",
+                "--eval-only evaluates trained weights, and these are not"
+                f"{origin and f' ({origin})'}; use --resume or --init",
             )
-        return Outcome(training.learner.bare, at, True, training.at_the_end(None))
+        return Outcome(training.trainer.bare, at, True, training.at_the_end(None))
     saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = replace(at, evaluated=False)  # of a complete run, it can still be asked how good it is
@@ -127,20 +125,7 @@ def train(
     training.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
     complete = training.schedule.complete(at)
     measured = training.at_the_end(last) if complete else {}
-    return Outcome(training.learner.bare, at, complete, measured)
-
-
-def rehearse(task: Task, config: Config, world: World, device: torch.device, screen: Screen) -> int:
-    """``--dry-run``: tell what the run would be, and write nothing; returns the status 0."""
-    from . import rehearsal
-
-    with rehearsal.prepared(task):
-        readers = Readers(task, config)
-        announce(readers, config, world, device, screen)
-        rehearsal.rehearse(readers, config, world, device, screen)
-    gc.collect()  # as behind a run
-    distributed.leave_group()
-    return 0
+    return Outcome(training.trainer.bare, at, complete, measured)
 
 
 def agree_on_flags(config: Config) -> None:
@@ -159,14 +144,12 @@ def arrive(
 
     What the task has to prepare is prepared. Raises RefusedError on all ranks together.
     """
-    if config.plot:
-        needed(*MATPLOTLIB)  # at the start, not after hours of training
     found: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""
     if world.rank == 0:
         try:
-            out = claim(config.out, name_of(task), config.overwrite, config.resume)
+            out = claim(config, name_of(task))
             found, complaints = saving.find(config.resume, out, config.overwrite)
             saving.refuse_own_source(config, out)
         except RefusedError as error:
@@ -177,6 +160,8 @@ def arrive(
     for complaint in complaints:
         screen.line(f"{complaint}; using {found}")
     if has(task, "prepare"):
+        if config.overwrite and world.rank == 0:
+            rows.forget(out)
         distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
         task.prepared(out)
     metrics = Metrics(out / METRICS if world.rank == 0 else None)
@@ -217,8 +202,19 @@ def say_preempted(
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
-    goes_on = f"to go on, type the same with --out {quote(str(place.out))} --resume auto"
-    place.screen.line(requeue(os.environ, status) if config.requeue else goes_on)
+    place.screen.line(
+        requeue(os.environ, status) if config.requeue else to_continue(place.out, place.world)
+    )
+
+
+def to_continue(out: Path, world: World) -> str:
+    """The line that goes on with a run, in the directory where the run was started."""
+    command = "python -m spawnlaunch.train"
+    if world.size > 1:
+        command = f"python -m spawnlaunch --nproc {world.local_size} --"
+    line = f"{command} --config {quote(str(out / saving.CONFIG))} --resume auto"
+    several = " on each node, with --nnodes and --master-addr as before"
+    return f"to continue: {line}" + (several if world.size > world.local_size else "")
 
 
 def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
@@ -235,10 +231,10 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
             place.screen.line(table)
     file = place.out / EVALUATION
     try:
-        file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        files.write_text(file, json.dumps(numbers, indent=1) + "\n")
     except OSError as error:
         raise StoppedError(
-            f"cannot write {file}: {error.strerror}; make room, and type --resume auto"
+            f"cannot write {file}: {error.strerror}; {files.advice(error)}, and type --resume auto"
         ) from error
 
 
@@ -263,9 +259,6 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
         return
     screen.line(f"saved {checkpoint.path_of(place.out, outcome.at.step)}")
     outcome.model.eval()
-    if config.plot:
-        plot(place.out / METRICS, place.out / PICTURE, unit)
-        screen.line(f"drew {place.out / PICTURE}")
     tell_splits(outcome, config, task, place)
     tell_of_best(outcome, place)
     if has(task, "sample"):

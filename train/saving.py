@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import time
@@ -10,13 +11,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from . import checkpoint, rng
-from .config import Config, aim, to_toml, toml
+from . import alike, checkpoint, files, rng
+from .checkpoint import copied
+from .config import Config, aim, to_toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError, shared_refusal
 from .log import Log
 from .metrics import go_back_to
-from .order import Shuffled
 from .progress import NOTHING, SAVE
 from .schedule import Deadline, Position
 from .training import Training
@@ -30,31 +31,32 @@ LOCK_WAIT_S = 5.0
 _locks: list[TextIO] = []  # what is open is locked
 
 
-def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
+def claim(config: Config, task: str) -> Path:
     """Make the directory, lock it for this process, and put an empty metrics file in it.
 
-    Without ``out`` a new one is named after the task and the time. With ``overwrite`` it may hold a
-    run, which stays until the new one is accepted. With ``resume`` it may hold a run, which then
+    Without --out a new one is named after the task and the time. With --overwrite it may hold a
+    run, which stays until the new one is accepted. With --resume it may hold a run, which then
     goes on: with "auto" any, with a path one that was begun from that path. Raises RefusedError
-    when the directory holds a run and neither ``resume`` nor ``overwrite`` says what to do with it,
+    when the directory holds a run and neither --resume nor --overwrite says what to do with it,
     when another process writes to it, or when it cannot be made.
     """
+    out, overwrite, resume = config.out, config.overwrite, config.resume
     if resume == "auto" and out is None:
         raise RefusedError("--resume auto goes on with the run in --out; type --out as well")
     try:
         path = Path(out) if out is not None else _new_directory(task)
-        path.mkdir(parents=True, exist_ok=True)
+        files.make_directory(path)
         _lock(path)
         checkpoint.clean_up(path)
         if _holds_run(path) and not (overwrite or _goes_on(path, resume)):
             raise FileExistsError
-        (path / METRICS).touch()
+        files.open_text(path / METRICS, "a").close()
     except FileExistsError:
         if path.is_dir():
-            raise RefusedError(
-                f"{path} already holds a run; type another --out, --resume auto to go on with it, "
-                "or --overwrite to replace it"
-            ) from None
+            to_do = "--resume auto to go on with it, or --overwrite to replace it"
+            if config.eval_only:
+                to_do = "or --resume auto to evaluate it"
+            raise RefusedError(f"{path} already holds a run; type another --out, {to_do}") from None
         raise RefusedError(f"{path} is not a directory; type another --out") from None
     except OSError as error:
         raise RefusedError(
@@ -96,7 +98,10 @@ def _goes_on(path: Path, resume: str) -> bool:
     config = path / CONFIG
     if resume in ("auto", "never") or not config.exists():
         return resume == "auto"
-    return f"resume = {toml(resume)}" in config.read_text(encoding="utf-8").splitlines()
+    return (
+        f"resume = {json.dumps(resume, ensure_ascii=False)}"
+        in config.read_text(encoding="utf-8").splitlines()
+    )
 
 
 def _lock(path: Path) -> None:
@@ -104,7 +109,7 @@ def _lock(path: Path) -> None:
 
     Where the file system has no locks (flock(2): ENOLCK, EOPNOTSUPP) nothing is kept out.
     """
-    file = (path / LOCK).open("a+", encoding="utf-8")
+    file = files.open_text(path / LOCK, "a+")
     give_up_at = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -134,11 +139,11 @@ def begin(config: Config, out: Path, at: Position) -> None:
     try:
         if config.overwrite:
             clear(out)
-        (out / CONFIG).write_text(to_toml(config), encoding="utf-8")
+        files.write_text(out / CONFIG, to_toml(replace(config, out=str(out))))
         go_back_to(out / METRICS, at.step, at.evaluated)
     except OSError as error:
         raise RefusedError(
-            f"cannot write to {out}: {error.strerror}; make room, or type another --out"
+            f"cannot write to {out}: {error.strerror}; {files.advice(error)}, or type another --out"
         ) from error
 
 
@@ -155,7 +160,8 @@ def _new_directory(task: str) -> Path:
     path, count = Path("runs", stem), 1
     while True:
         try:
-            path.mkdir(parents=True)  # which one of several runs of the same second can
+            # Which one of several runs of the same second can.
+            files.make_directory(path, exist_ok=False)
             return path
         except FileExistsError:
             count += 1
@@ -174,8 +180,9 @@ class Saver:
         run: Training,
         deadline: Deadline,
     ) -> None:
-        self.order, self.stream, self.learner = run.order, run.stream, run.learner
-        optimizer = type(run.learner.optimizer).__name__
+        self.order, self.stream, self.trainer = run.order, run.stream, run.trainer
+        self.task, self.samples = run.task, run.samples
+        optimizer = type(run.trainer.optimizer).__name__
         self.identity = {**identity, "order": run.order.kind.name, "optimizer": optimizer}
         self.config = config
         self.world = world
@@ -186,19 +193,23 @@ class Saver:
 
     def save(self, at: Position, log: Log) -> None:
         """Copy the state of this moment; it is written while the training goes on."""
-        self.learner.clock.progress.phase(SAVE)
+        self.trainer.clock.progress.phase(SAVE)
         began = time.monotonic()
         problem: BaseException | None = None
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
             problem = self.writer.problem() or log.metrics.problem
-        told = from_every_rank((rng.read(self.learner.device), str(problem or "")))
-        if told[0][1]:
-            raise StoppedError(told[0][1]) from problem
+        wrong = str(problem or self.trainer.changed_tensors())
+        told = from_every_rank((rng.read(self.trainer.device), wrong))
+        for _, text in told:
+            if text:
+                raise StoppedError(text) from problem
         if self.writer is not None:
-            weights, rest = self.learner.state()
+            weights, rest = self.trainer.state()
             training = {
                 **rest,
+                "task": copied(dict(self.task.state_dict())),
+                "samples": self.samples,
                 "progress": asdict(at),
                 "log": log.state(),
                 "rng": [randoms for randoms, _ in told],
@@ -219,24 +230,24 @@ class Saver:
         if self.saved is None:
             self.finish()  # so that what cannot be kept is found now, and on every rank
         self.saved = at
-        self.learner.clock.progress.phase(NOTHING)
+        self.trainer.clock.progress.phase(NOTHING)
 
     def look_for_room(self, saves: int) -> None:
         """Raises RefusedError on all ranks when what is to be kept will not fit on the disk.
 
         The run will have no more than so many ``saves``.
         """
-        size = self.learner.state_bytes()
+        size = self.trainer.state_bytes()
 
         def look() -> None:
             missing = min(self.config.keep + 2, saves) - len(checkpoint.all_in(self.out))
             checkpoint.room_for(self.out, size, max(1, missing))
 
-        rank_0_alone(look, "look for room", self.world, self.learner.device)
+        rank_0_alone(look, "look for room", self.world, self.trainer.device)
 
     def finish(self) -> None:
         """Wait until the last checkpoint is on the disk, on every rank."""
-        rank_0_alone(self.wait, "write the checkpoint", self.world, self.learner.device)
+        rank_0_alone(self.wait, "write the checkpoint", self.world, self.trainer.device)
 
     def wait(self) -> None:
         """Wait until what this rank is writing is on the disk; raises what went wrong."""
@@ -248,9 +259,9 @@ class Saver:
         if path is None:
             return Position()
         weights, training = checkpoint.load(path)
-        self._compare(path, training["identity"])
+        self._compare(path, training)
         try:
-            self.learner.load(weights, training)
+            self.trainer.load(weights, training)
         except (RuntimeError, ValueError) as error:
             what = " ".join(str(error).split())
             raise shared_refusal(
@@ -260,26 +271,36 @@ class Saver:
         if self.stream is not None:
             self.stream.go_on(training["stream"])
         log.load(training["log"])
-        self.deadline.saved_in(training.get("longest_save_s", 0.0))
+        self.deadline.saved_in(training["longest_save_s"])
         said = f"resumed from step {training['progress']['step']}"
         if changed := changes(training, self.config, self.world.size, self.order.global_batch):
             said += f"; changed: {', '.join(changed)}"
         log.screen.line(said)
         # In a larger world than before the new ranks begin with numbers of their own.
+        self.task.load_state_dict(training["task"])
         if self.world.rank < len(training["rng"]):
-            rng.write(training["rng"][self.world.rank], self.learner.device)
+            rng.write(training["rng"][self.world.rank], self.trainer.device)
         at = Position(**training["progress"])
-        same = aim(training["config"].get("best", "loss")) == aim(self.config.best)
-        return at if same else replace(at, best=None, best_step=-1, since_best=0)
+        same_measure = aim(training["config"]["best"]) == aim(self.config.best)
+        # The best of another directory is not here, and what is here was not compared with it.
+        is_own = path.resolve().parent == self.out.resolve()
+        if same_measure and is_own:
+            return at
+        return replace(at, best=None, best_step=-1, since_best=0)
 
-    def _compare(self, path: Path, saved: dict[str, Any]) -> None:
-        saved = {**self.identity, "order": Shuffled.name, **saved}  # of old there was less
+    def _compare(self, path: Path, training: dict[str, Any]) -> None:
+        saved = training["identity"]
         for name, value in self.identity.items():
             if saved[name] != value:
                 raise shared_refusal(
                     f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
                     f"{value!r}; type what it was, or another --out",
                 )
+        if other := alike.difference(training["samples"], self.samples):
+            raise shared_refusal(
+                f"{path} is of a run with other samples: {other}; give it the samples that it had, "
+                "or begin a new run with --init and another --out"
+            )
 
 
 # What a run goes on with as well as with anything else, and so is no change of it.
@@ -298,7 +319,7 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
             told.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
     if saved["world_size"] != world_size:
         told.append(f"{saved['world_size']} -> {world_size} ranks")
-    if saved.get("global_batch", batch) != batch:
+    if saved["global_batch"] != batch:
         told.append(f"{batch} samples per step, was {saved['global_batch']}")
     return told
 
@@ -313,7 +334,7 @@ def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, 
     # A path's run goes on too, once it has begun.
     if resume == "auto" or (checkpoint.all_in(out) and not overwrite):
         return checkpoint.newest_whole(out, "type --overwrite without --resume to begin again")
-    path = Path(resume)
+    path = checkpoint.named_by(Path(resume))
     if path.is_dir() and checkpoint.step_of(path.resolve()) < 0:
         found, complaints = checkpoint.newest_whole(path)
     else:

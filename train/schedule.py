@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -96,16 +95,20 @@ class Schedule:
     def share(self, step: int) -> float:
         """The learning rate of a step counted from 1, as a share of the highest.
 
-        It is a rise, times a fall that begins with the run.
+        It rises to --lr, which step ``warmup`` has, or the first one, and falls from there on to
+        --final-lr at the last step. A function of the step alone, so that a run goes on with any
+        flags; the schedulers of torch.optim keep counts of their own in a checkpoint.
         """
-        rise = min(1.0, step / (self.warmup + 1))
-        done = step / self.steps
+        peak = max(1, self.warmup)
+        if step <= peak:
+            return step / peak
+        done = (step - peak) / (self.steps - peak)
         left = {
             "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
             "linear": 1.0 - done,
             "constant": 1.0,
         }
-        return rise * (self.final + (1.0 - self.final) * left[self.config.schedule])
+        return self.final + (1.0 - self.final) * left[self.config.schedule]
 
     def is_due(self, every: int | str, step: int, samples: int, taken: int) -> bool:
         """Whether it is due behind a step that took so many samples, up to ``samples`` of all."""
@@ -235,9 +238,3 @@ class Deadline:
             return self.noted[0]
         gone = time.monotonic() - self.started
         return self.name if gone >= self.given_s - self.margin_s() else ""
-
-
-def collect_if_due(every: int, number: int) -> None:
-    """Collect garbage behind every so many steps or batches, where Python does not by itself."""
-    if every and number % every == 0 and not gc.isenabled():
-        gc.collect()

@@ -7,7 +7,6 @@ flags of the command line.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,8 +19,13 @@ from torch.utils.data import default_collate
 from .errors import shared_refusal
 
 T = TypeVar("T")
-ALIKE = 0.8  # from 0 to 1: a name so like a hook's was meant for it
-TOGETHER = (("measure", ("report", "show")), ("prepare", ("prepared",)), ("prepared", ("prepare",)))
+TOGETHER = (
+    ("measure", ("report", "show")),
+    ("prepare", ("prepared",)),
+    ("prepared", ("prepare",)),
+    ("state_dict", ("load_state_dict",)),
+    ("load_state_dict", ("state_dict",)),
+)
 
 
 class Samples(Protocol):
@@ -44,8 +48,6 @@ class Task:
     unit: str = ""
     #: what the count counts, such as "bytes"
     counted: str = ""
-    #: floating-point operations of a forward and a backward pass on one sample
-    flops_per_sample: float | None = None
     #: whether ``model()`` has trained weights, so that ``--eval-only`` needs no others
     pretrained: bool = False
     #: flags of the loop, such as {"lr": 5e-5}, on the class
@@ -87,23 +89,11 @@ class Task:
     def prepared(self, directory: Path) -> None:
         """Take up what ``prepare`` left; every rank calls it."""
 
-    def blocks(self, samples: Samples) -> Sequence[int]:
-        """How many neighbours lie together in each shard or row group of the samples that train.
-
-        They are then read nearly in order, block by block; by default they are taken to lie
-        anywhere. It is asked for on the class, as ``lengths`` and ``weights`` are.
-        """
-        raise NotImplementedError
-
     def lengths(self, samples: Samples) -> Sequence[int]:
         """The tokens of each sample that trains: those of like lengths are taken together.
 
         An array or a memory map of whole numbers; a map is shared by the ranks of a node.
         """
-        raise NotImplementedError
-
-    def weights(self, samples: Samples) -> Sequence[float]:
-        """How often each sample that trains is drawn, beside the others; by default all once."""
         raise NotImplementedError
 
     def collate(self, samples: list[Any]) -> Any:
@@ -135,6 +125,16 @@ class Task:
         """A table for a person, from the sums over all samples of a split, at the end of a run."""
         return ""
 
+    def state_dict(self) -> Mapping[str, Any]:
+        """What the task itself counts or keeps while the run goes on; by default nothing.
+
+        Tensors, numbers, texts and containers of them. A checkpoint has that of rank 0.
+        """
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state_dict`` returned; every rank calls it."""
+
     def sample(self, model: nn.Module, seed: int) -> str:
         """A short text that shows what the model does, the same for the same weights and seed."""
         return ""
@@ -144,13 +144,6 @@ class Task:
 
 
 HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
-# The kind of value that a hook has which is no method.
-VALUES: dict[str, Any] = {
-    **dict.fromkeys(("name", "unit", "counted"), str),
-    "flops_per_sample": (int, float),
-    "pretrained": bool,
-    "defaults": Mapping,
-}
 NEEDED = ("model", "dataset", "loss")
 
 
@@ -158,7 +151,7 @@ def complete(cls: type) -> None:
     """Give a task's class the defaults of the hooks that it does not have.
 
     Raises RefusedError when it lacks a hook that has no default, has half of two that go together,
-    or has one of another name or with other parameters than the loop will call.
+    or has one with other parameters than the loop will call.
     """
     for name in HOOKS:
         if not hasattr(cls, name):
@@ -172,7 +165,6 @@ def complete(cls: type) -> None:
             _refuse(cls, f"has {name}() without {others[0]}(), and they go together; write both")
     for name in sorted(own):
         _check_parameters(cls, name)
-    _check_spelling(cls, own)
 
 
 def has(task: object, name: str) -> bool:
@@ -196,23 +188,6 @@ def _check_parameters(cls: type, name: str) -> None:
             f"has {name}{inspect.signature(found)}, which the loop calls as "
             f"{name}({', '.join(names[1:])}); give it these parameters",
         )
-
-
-def _check_spelling(cls: type, own: set[str]) -> None:
-    flags = inspect.signature(cls).parameters
-    above = [one for one in cls.__mro__ if one is not Task]
-    for name, value in ((n, v) for one in above for n, v in vars(one).items()):
-        if name in HOOKS or name[0] == "_" or name in flags:
-            continue
-        is_method = inspect.isfunction(value)
-        free = [one for one in HOOKS if one not in own and (one in VALUES) != is_method]
-        for meant in difflib.get_close_matches(name, free, 1, ALIKE):
-            if is_method or isinstance(value, VALUES[meant]):
-                call = "()" if is_method else ""
-                what = f"a method {name}(), which nobody calls"
-                what = what if is_method else f"{name} = {value!r}, which nobody reads"
-                names = f"rename it to {meant}{call}, or to _{name}{call} if it is your own"
-                _refuse(cls, f"has {what}; {names}")
 
 
 def _refuse(cls: type, text: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,15 +12,14 @@ import torch
 from torch import Tensor
 
 from . import rng, schedule
+from .alike import samples_of
 from .arranged import order_of
 from .config import Config, aim
 from .data import Feed, Readers, come_in_turn, default_workers, to_device
-from .device import keep_freed, peak_tflops
 from .distributed import World
 from .errors import StoppedError
-from .evaluate import Evaluator, refuse_report, unfit
-from .learner import Learner, Watch
-from .log import Log, Metrics, Sizes
+from .evaluate import Evaluator
+from .log import OWN, Log, Metrics, Sizes, brief
 from .means import refuse_means
 from .order import Batch
 from .progress import NOTHING, VALIDATE
@@ -28,6 +28,8 @@ from .screen import Screen
 from .streamed import Stream
 from .task import unit_of
 from .trackers import Tracker
+from .trainer import Trainer
+from .watch import Watch
 
 
 class Place(NamedTuple):
@@ -66,7 +68,6 @@ class Training:
         self.place = place
         self.wants_stop = wants_stop
         world, device = place.world, place.device
-        keep_freed(device)
         self.reader = readers["train"]
         self.order = order_of(task, self.reader, config, world, order)
         in_turn = come_in_turn(self.reader.samples)
@@ -75,20 +76,24 @@ class Training:
         self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)
 
-        self.learner = Learner(task, config, world, device, self.order.global_batch / world.size)
-        self._try_out()
+        self.trainer = Trainer(task, config, world, device, self.order.global_batch / world.size)
+        unused = self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
-            split: Evaluator(readers[split], self.learner, self.workers)
+            split: Evaluator(readers[split], self.trainer, self.workers)
             for split in dict.fromkeys(wanted)
         }
+        self.samples = {"train": samples_of(self.reader, self.order)}
+        self.samples |= {split: samples_of(readers[split], None) for split in self.evaluators}
         # All that is alike on all ranks is made: from here on each draws numbers of its own.
         rng.seed(config.seed, world.rank)
-        self.watch = Watch(self.order, device, config, place.screen)
+        self.watch = Watch(self.order, device, config)
         self.log = Log(
-            place.screen, place.metrics, place.trackers, self._sizes(), self.learner.clock
+            place.screen, place.metrics, place.trackers, self._sizes(), self.trainer.clock
         )
-        lines = self.learner.describe()
+        lines = self.trainer.describe()
+        if unused:
+            lines.append(f"without a gradient in the first batch: {unused}")
         if self.measure != "loss":
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
         if self.stream is not None:
@@ -96,12 +101,17 @@ class Training:
         for line in lines:
             place.screen.line(line)
 
-    def _try_out(self) -> None:
-        """Refuse a task whose loss or report is not what it has to be, by its first batch."""
-        refuse_means(self.learner, self._first_and_halves())
-        first, device = self.reader[self.order.batch(0, 0)], self.place.device
-        refuse_report(self.learner, to_device(first, device), self.measure)
-        self.learner.settle(to_device(first, device))  # a task may have taken the other apart
+    def _try_out(self) -> str:
+        """Refuse a task whose loss or gradients are not what they have to be, by its first batch.
+
+        Returns the names of parameters that have no gradient.
+        """
+        before = copy.deepcopy(self.task.state_dict())
+        refuse_means(self.trainer, self._first_and_halves())
+        first = self.reader[self.order.batch(0, 0)]
+        unused = self.trainer.refuse_gradients(to_device(first, self.place.device))
+        self.task.load_state_dict(before)
+        return unused
 
     def _first_and_halves(self) -> list[Any]:
         """The first batch of this rank, of two samples at least, and its two halves."""
@@ -114,13 +124,10 @@ class Training:
         return [to_device(self.reader[one], self.place.device) for one in batches]
 
     def _sizes(self) -> Sizes:
-        peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)
         return Sizes(
             steps=self.schedule.steps,
             unit=unit_of(self.task),
             counted=self.task.counted,
-            flops_per_sample=self.task.flops_per_sample,
-            peak_flops=peak and peak * 1e12 * self.place.world.size,
         )
 
     def batches(self, at: Position) -> Iterator[Any]:
@@ -155,10 +162,9 @@ class Training:
             return at, True, None
         found = self._measured(sums)
         loss, report = found.loss, found.report
-        if not (math.isfinite(loss) or self.config.skip_nonfinite):
+        if not math.isfinite(loss):
             raise StoppedError(
-                f"the validation loss of step {at.step} is {loss}; look at the samples held out, "
-                "or type --skip-nonfinite 1 to go on"
+                f"the validation loss of step {at.step} is {loss}; look at the samples held out"
             )
         value = loss if self.measure == "loss" else report[self.measure]
         at = at.after_validation(loss, value, self.more_is_better)
@@ -169,3 +175,26 @@ class Training:
                 f"no better {self.measure} in {since}: ended after step {at.step}"
             )
         return at, False, found
+
+
+SHOWN = 64  # characters of a wrong report
+
+
+def unfit(report: Any, best: str) -> str:
+    """Why a report cannot be logged, or has not what is compared; "" if it is right."""
+    try:
+        _ = {name: float(value) for name, value in report.items()}
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        shown = " ".join(str(report).split())[:SHOWN]
+        return (
+            f"report() of the task returns {shown}, which is not a number for each name; return "
+            'some, as in: return {"accuracy": sums["right"] / sums["count"]}'
+        )
+    if taken := OWN.intersection(report):
+        return (
+            f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
+            "another name"
+        )
+    if best != "loss" and best not in report:
+        return f"--best: the report has no {best!r}; type {', '.join(('loss', *brief(report)))}"
+    return ""

@@ -1,7 +1,7 @@
 """What is pinning worth here: the same work under several bindings, and which is best.
 
     python -m spawnlaunch.bench                                  all workloads, on this machine
-    srun --cpu-bind=none -N2 --ntasks-per-node=8 python -m spawnlaunch.bench     on two nodes
+    srun --kill-on-bad-exit=1 --cpu-bind=none -N2 --ntasks-per-node=8 python -m spawnlaunch.bench
     python -m spawnlaunch.bench -- python train.py               a command of yours
 
 From the flags to the advice, each file having one subject:

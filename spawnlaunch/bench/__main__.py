@@ -1,20 +1,23 @@
 """The bench's entry: as a rank take part; else start ranks, or look at what was measured before."""
 
-from spawnlaunch import finder
+import sys
 
-finder.order()
+from spawnlaunch.base import own_path
+
+PATH = own_path.take() if __name__ == "__main__" else sys.path
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
-from spawnlaunch import errors, printing, witness
-from spawnlaunch.bench import command_line, flags, launchers
-from spawnlaunch.binding import report
+from spawnlaunch import witness
+from spawnlaunch.__main__ import is_alone
+from spawnlaunch.base import errors, printing
+from spawnlaunch.bench import bench_request, command_line, launcher_arms
+from spawnlaunch.binding import placement
 from spawnlaunch.world import identity, managers
 
 START_SHARE = 0.95  # of the budget, by which a sample has to be possible
@@ -30,33 +33,35 @@ def main() -> int:
         )
         return os.EX_IOERR
     try:
-        options = flags.parse(argv, os.environ)
-        if not (options.compare or options.show):
+        options = bench_request.parse(argv, os.environ)
+        if not options.show:
             _refuse_hazards()
         if options.plot:
             from spawnlaunch.bench import plot
 
             plot.need_matplotlib()
-        if options.compare or options.show:
-            return _look_back(options)
+        if options.show:
+            return _show(options, options.show)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
             _end_in_time(options)
             environ = dict(os.environ)  # of a command
             os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # who waits warns of it
-            from spawnlaunch.bench import run
+            from spawnlaunch.bench import bench_rank
 
-            return run.run(options, environ)
+            return bench_rank.run(options, environ)
     except errors.UsageError as error:
         from spawnlaunch.run import shared_errors
 
         shared_errors.refuse(error, os.environ, command_line.NAME)
         return 2
-    return _launch(options, argv)
+    return _launch(options, argv, is_alone(sys._getframe(1)))
 
 
-def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
+def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: bool) -> NoReturn:
     """Become the launcher, which starts this again in every rank, not pinned.
+
+    Where this process is not for the bench alone, the launcher has one of its own.
 
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
     else says how many ranks there are, there is one for each device, or else for each CPU.
@@ -67,17 +72,24 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
     # Ranks without a device of their own measure on the CPU.
-    own_flags = "-m spawnlaunch --quiet --no-prefix --oversubscribe --bind none"
-    launcher = [sys.executable, *own_flags.split(), *count]
-    os.environ[launchers.BEGAN] = str(time.monotonic() - flags.age_s())
-    os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
+    own_flags = "--quiet --no-prefix --oversubscribe --bind none"
+    bench = ["-m", "spawnlaunch.bench", *threads, *watched, *argv]
+    words = [*own_flags.split(), *count, *bench]
+    if not alone:
+        from spawnlaunch import apart
+
+        raise SystemExit(apart.run(*words))
+    os.environ[launcher_arms.BEGAN] = str(time.monotonic() - bench_request.age_s())
+    os.execv(sys.executable, [sys.executable, "-m", "spawnlaunch", *words])
 
 
-def _end_in_time(options: flags.BenchRequest) -> None:
+def _end_in_time(options: bench_request.BenchRequest) -> None:
     """Where others have the CPUs, the import of torch alone may take longer than the budget."""
-    began = os.environ.setdefault(launchers.BEGAN, str(time.monotonic() - flags.age_s()))
+    began = os.environ.setdefault(
+        launcher_arms.BEGAN, str(time.monotonic() - bench_request.age_s())
+    )
     used_s = time.monotonic() - float(began)
-    if options.rounds or options.resume:
+    if options.rounds:
         return
 
     def end(_signum: int, _frame: object) -> None:
@@ -97,31 +109,25 @@ def _refuse_hazards() -> None:
     """Raises UsageError without torch, and where OpenMP has taken the CPUs from every arm."""
     if find_spec("torch") is None:
         raise errors.UsageError("torch is not installed; type pip install torch")
-    if hazards := report.openmp_hazards(os.environ):
+    if hazards := placement.openmp_hazards(os.environ):
         raise errors.UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
-def _look_back(options: flags.BenchRequest) -> int:
-    """--compare and --show."""
-    from spawnlaunch.bench import compare, export, results, table
+def _show(options: bench_request.BenchRequest, path: str) -> int:
+    """The page of a file that --json wrote."""
+    from spawnlaunch.bench import bench_page, plot, recommendation, results
 
-    if options.compare:
-        old, new = ([results.read(path) for path in side] for side in options.compare)
-        return printing.print_page("\n".join(compare.page(old, new)), command_line.NAME)
-    assert options.show is not None
-    shown = results.read(options.show)
-    export.write(shown, options)
+    shown = results.read(path)
+    if options.plot:
+        plot.draw(shown, options.plot)
     if options.pick:
-        from spawnlaunch.bench import advice
-
-        return advice.print_pick(advice.advise(shown, options.chosen, options.least))
-    text = export.for_stdout(shown, options) or "\n".join(
-        table.page(
-            shown, options.chosen, least=options.least, ranks=options.ranks, with_costs=options.why
-        )
-    )
+        return recommendation.print_pick(recommendation.advise(shown, options.chosen))
+    text = "\n".join(bench_page.page(shown, options.chosen, options.ranks))
     return printing.print_page(text, command_line.NAME)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        sys.path[:] = PATH

@@ -10,10 +10,19 @@ from typing import NamedTuple
 
 import torch
 
-from spawnlaunch import cli, errors, nodewide
-from spawnlaunch.bench import arms, describe, flags, rank_group, results, sample, workloads
+from spawnlaunch.base import errors, nodewide
+from spawnlaunch.bench import (
+    arms,
+    bench_request,
+    describe,
+    forked_sample,
+    rank_group,
+    results,
+    workloads,
+)
 from spawnlaunch.bench.here import Part, RankOnNode, RankView
 from spawnlaunch.binding import apply, plan
+from spawnlaunch.cli import parsing
 from spawnlaunch.run import environment
 from spawnlaunch.world import identity, managers
 
@@ -84,7 +93,7 @@ def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
 
 def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
     """As the launcher plans in this mode. Raises UsageError."""
-    request = cli.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
+    request = parsing.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
     rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
     local_size = min(arm.local_size or here.local_size, here.local_size)
     world = identity.World(
@@ -106,7 +115,9 @@ class Agreed(NamedTuple):
     result: results.Result  # with nothing measured yet
 
 
-def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankGroup) -> Agreed:
+def agree(
+    options: bench_request.BenchRequest, here: RankOnNode, group: rank_group.RankGroup
+) -> Agreed:
     """The arms that make a difference on some node, and what can be run. Raises UsageError."""
     if options.launcher and here.size > 1:
         raise errors.UsageError(
@@ -122,7 +133,7 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
                 f"on this node; start {most}"
             )
         if group.rank == 0:  # which writes the files, on its node
-            for path in options.files:
+            for path in filter(None, (options.json, options.plot)):
                 results.check_writable(path, is_read=path == options.json)
         planned = plan_arms(here, everyone, options.arms, options.omp_threads)
     except errors.UsageError as error:
@@ -134,7 +145,9 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
     effects = group.exchange(
         {name: _effect(here, planned[name], mine[name], arm) for name, arm in asked.items()}
     )
-    left_out = arms.left_out({name: [each[name] for each in effects] for name in asked})
+    # Of arms that are one here the one that others are compared with stays.
+    order = sorted(asked, key=lambda name: name != options.against)
+    left_out = arms.left_out({name: [each[name] for each in effects] for name in order})
     if options.against in left_out:
         why = left_out[options.against]
         raise errors.UsageError(f"--against {options.against}: {why}; choose another arm")
@@ -204,13 +217,13 @@ def _device(
 ) -> int | None:
     """The number of this rank's device; None, for all ranks, where one has none of its own."""
     is_own = [view.devices for view in _peers(here, everyone)].count(here.view.devices) == 1
-    asked = sample.of_workload(
+    asked = forked_sample.of_workload(
         binding, lambda _: {"device": _device_index(here, is_own)}, group.has_failed
     )
     answers = group.exchange(asked)
     for each in answers:
         if each.error:
-            raise sample.FailedError(each.error)
+            raise forked_sample.FailedError(each.error)
     found = [each.values["device"] for each in answers]
     return None if None in found else asked.values["device"]
 
@@ -227,7 +240,7 @@ def _device_index(here: RankOnNode, is_own: bool) -> int | None:
     return here.view.local_rank if devices >= here.local_size else None
 
 
-def _not_run(options: flags.BenchRequest, ranks: int, has_devices: bool) -> dict[str, str]:
+def _not_run(options: bench_request.BenchRequest, ranks: int, has_devices: bool) -> dict[str, str]:
     """The bundled workloads that cannot run, and why; the same on all ranks."""
     fewest = min(options.counts, default=ranks)
     reasons = {name: workloads.missing(name, fewest, has_devices) for name in options.workloads}

@@ -18,8 +18,9 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from spawnlaunch import cpuset, values
+from spawnlaunch.base import cpuset
 from spawnlaunch.binding import apply, plan
+from spawnlaunch.cli import values
 from spawnlaunch.node import hardware
 
 UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", values.AUTO
@@ -32,7 +33,7 @@ POLICIES = {
 BINDS = tuple(name for name in POLICIES if name in values.NAMES)
 NAMES = (UNPINNED, CONTROL, FAR, PACKED, *BINDS, AS_MANY, NIC_NEAR, NIC_FAR)
 CONTROLS = (CONTROL, FAR, PACKED, AS_MANY)  # measured for comparison, and never advised
-DEFAULT = (UNPINNED, FAR, PACKED, AUTO, AS_MANY)
+DEFAULT = (AUTO, UNPINNED)  # unpinned is what torchrun does
 TOGETHER = (FAR, PACKED)  # planned for all ranks of a node by one that knows them all
 LOADER_WORKERS = 8  # at most, unless an arm says how many
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from spawnlaunch import arguments, errors, reading, values
-from spawnlaunch.bench import arms, launchers, own_arms, workloads
+from spawnlaunch.base import arguments, errors
+from spawnlaunch.bench import arms, launcher_arms, own_arms, workloads
+from spawnlaunch.cli import values
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
 WINDOW_S = 0.3
 BUDGET_S = 300.0
-LEAST = 0.02  # a gain that is worth other flags than the default
 
 SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items())
 
@@ -39,8 +39,8 @@ sets of arms:
 workloads:
 {workloads.HELP}
 
-Rounds go on until each comparison of a workload is decided: better, worse or equal within
-2%; at most 80, and at most until the budget is used.
+Each workload has its rounds in turn, 40 and then as many again, until the budget is used; train
+comes first. The answer is the first line: keep the default, use another arm, or not decided.
 
 exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this command; 3 where
 --pick is undecided; 74 when nothing can be printed."""
@@ -60,7 +60,6 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         allow_abbrev=False,
     )
-    made.set_defaults(longer="")
     _add_what(made)
     _add_how(made)
     _add_output(made)
@@ -101,7 +100,9 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         help=f"sets of ready-made arms, separated by commas: {', '.join(own_arms.SETS)}",
     )
     add(
-        "--against", metavar="ARM", help="arm that the others are compared with; default: the first"
+        "--against",
+        metavar="ARM",
+        help="arm that the others are compared with; default: auto, or else the first",
     )
     add(
         "--workloads",
@@ -112,16 +113,11 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--launcher",
-        type=_names(tuple(launchers.KNOWN), "launcher"),
+        type=_names(tuple(launcher_arms.KNOWN), "launcher"),
         default=(),
         metavar="LIST",
         help="compare launchers in place of bindings: each starts your command with --nproc N "
-        f"workers on this machine; {', '.join(launchers.KNOWN)}",
-    )
-    add(
-        "--matrix",
-        action="store_true",
-        help="also measure copies between each device and each NUMA node, before the rounds",
+        f"workers on this machine; {', '.join(launcher_arms.KNOWN)}",
     )
     add(
         "--metric",
@@ -146,8 +142,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=_duration,
         default=BUDGET_S,
         metavar="TIME",
-        help="time for all workloads together, as 90s, 5m or 1h; default 5m. The first rounds say "
-        "what it can decide; workloads for which it is not enough are left out",
+        help="time for all workloads together, as 90s, 5m or 1h; default 5m",
     )
     add(
         "--warm-up",
@@ -182,28 +177,13 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("output").add_argument
     add(
-        "--for",
-        type=_names(tuple(workloads.NAMES), "workload"),
-        metavar="LIST",
-        help="workloads that the advice is for, all alike; default "
-        + ", ".join(f"{name} {weight}" for name, weight in workloads.WEIGHTS.items())
-        + " parts",
-    )
-    add(
         "--pick",
         nargs="?",
         const=(),
         type=_names(tuple(workloads.NAMES), "workload"),
         metavar="LIST",
-        help="print nothing but the flags that are advised, for these workloads as with --for; "
-        "nothing where the default is best. Tables go to stderr",
-    )
-    add(
-        "--least",
-        type=_percent,
-        default=LEAST,
-        metavar="PERCENT",
-        help="the gain from which on other flags than the default are advised, as 5%%; default 2%%",
+        help="print nothing but the flags that are advised, and nothing where the default is best; "
+        "by these workloads alone, the first of which decides. The page goes to stderr",
     )
     add(
         "--ranks",
@@ -214,42 +194,21 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "samples, where they can tell; also with --show",
     )
     add(
-        "--why",
-        action="store_true",
-        help="also show what the samples cost each rank: waiting, local memory, migrations, "
-        "switches",
-    )
-    add(
         "--json",
         metavar="FILE",
         help="keep everything, one JSON value per line: samples as they are taken, bindings, "
-        "nodes, versions, seed; by default a temporary file, which an interrupted bench leaves",
+        "nodes, versions, seed",
     )
-    add("--resume", metavar="FILE", help="go on with the bench that was writing this file")
     add(
         "--plot",
         metavar="FILE",
-        help="draw samples by arm and rank, and the bindings: .png or .svg",
+        help="draw the differences with their intervals: .png or .svg",
     )
-    add(
-        "--csv",
-        metavar="FILE",
-        help="write the tables for other programs, a line for each comparison; - is stdout, in "
-        "place of the page; also with --show",
-    )
-    add("--markdown", metavar="FILE", help="the same for a README or a paper, as Markdown")
     add("--show", metavar="FILE", help="measure nothing: show a file of --json; --plot draws it")
     add(
         "--progress",
         action="store_true",
         help="say on stderr which sample is taken; a terminal shows it anyway",
-    )
-    add(
-        "--compare",
-        nargs=2,
-        type=lambda text: tuple(filter(None, text.split(","))),
-        metavar=("OLD", "NEW"),
-        help="measure nothing: compare old files of --json with new ones, separated by commas",
     )
 
 
@@ -294,13 +253,6 @@ def _duration(text: str) -> float:
         if (seconds := values.seconds(text)) > 0:
             return seconds
     raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
-
-
-def _percent(text: str) -> float:
-    number = text.removesuffix("%")
-    if reading.is_number(number.replace(".", "", 1)):
-        return float(number) / 100
-    raise ArgumentTypeError(f"{text!r} is no share; type one as 5%")
 
 
 def _window(text: str) -> float:

@@ -12,16 +12,17 @@ from typing import Any
 import numpy
 import torch
 
-from spawnlaunch import __version__, cpuset
-from spawnlaunch.bench import arms, command_line, flags, results, workloads
+from spawnlaunch import __version__
+from spawnlaunch.base import cpuset
+from spawnlaunch.bench import arms, bench_request, command_line, results, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
-from spawnlaunch.binding import apply, picture, report
+from spawnlaunch.binding import apply, picture, placement
 
 AS_TYPED = ("seed", "rounds", "budget_s", "warm_up", "seconds")
 
 
 def about_run(
-    options: flags.BenchRequest, device: int | None, not_run: Mapping[str, str]
+    options: bench_request.BenchRequest, device: int | None, not_run: Mapping[str, str]
 ) -> dict[str, Any]:
     """The run: when, with what, how, and on what; `device` is the number of this rank's."""
     every = (workloads.on(each, device is not None) for each in workloads_of(options))
@@ -37,7 +38,6 @@ def about_run(
         },
         **{name: getattr(options, name) for name in AS_TYPED},
         "device": _kind(options, device),
-        "argv": list(options.argv),
         "counts": list(options.counts),
         "launchers": list(options.launcher),
         "workers": options.nproc if options.launcher else None,
@@ -45,7 +45,7 @@ def about_run(
     }
 
 
-def workloads_of(options: flags.BenchRequest) -> list[workloads.Workload]:
+def workloads_of(options: bench_request.BenchRequest) -> list[workloads.Workload]:
     """What is to be run, if it can be."""
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
@@ -55,7 +55,7 @@ def workloads_of(options: flags.BenchRequest) -> list[workloads.Workload]:
     return [workloads.Workload(workloads.COMMAND, unit, is_rate, about, bool(options.launcher))]
 
 
-def _kind(options: flags.BenchRequest, device: int | None) -> str:
+def _kind(options: bench_request.BenchRequest, device: int | None) -> str:
     """What the bundled workloads compute on; "" where a command does what it likes."""
     if options.command:
         return ""
@@ -69,7 +69,7 @@ def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:
         part.rank,
         here.view.host,
         binding.local_rank,
-        report.device_name(here.node, binding.device),
+        placement.device_name(here.node, binding.device),
         cpuset.format(binding.cpus),
         cpuset.format(binding.memory_nodes),
         0 if part.request.launcher else binding.threads,
@@ -102,9 +102,13 @@ def node_facts(
         "cores": len(here.node.cores),
         "l3": [cpuset.format(group) for group in here.node.l3],
         "numa": {str(each.id): cpuset.format(each.cpus) for each in here.node.numa},
-        "devices": [report.device_name(here.node, device.number) for device in here.node.devices],
+        "devices": [
+            placement.device_name(here.node, device.number) for device in here.node.devices
+        ],
         "nics": {
-            report.device_name(here.node, device.number): arms.nearest_nic(here.node, device.number)
+            placement.device_name(here.node, device.number): arms.nearest_nic(
+                here.node, device.number
+            )
             for device in here.node.devices
         },
         "load": os.getloadavg()[0],

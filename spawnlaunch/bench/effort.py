@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.node import cgroup, sysfs
 from spawnlaunch.node.cpus import read_numa
 

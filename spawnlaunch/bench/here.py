@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
+from spawnlaunch.base import cpuset
 from spawnlaunch.bench import arms
 from spawnlaunch.binding import apply
 from spawnlaunch.node import hardware, visible

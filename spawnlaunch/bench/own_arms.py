@@ -10,9 +10,10 @@ import shlex
 import sys
 from argparse import ArgumentTypeError
 
-from spawnlaunch import cli, errors, reading
+from spawnlaunch.base import errors, reading
 from spawnlaunch.bench import arms
-from spawnlaunch.flags import BINDING, Request, spelt
+from spawnlaunch.cli import parsing
+from spawnlaunch.cli.flags import BINDING, Request, spelt
 
 WORKERS = "--loader-workers"
 POWERS = (1, 2, 4, 8, 16)
@@ -74,7 +75,7 @@ def of_flags(name: str, text: str) -> arms.ArmRequest:
 
 def _request(name: str, words: list[str]) -> Request:
     try:
-        request = cli.parse(["-m", *words, "--", "a.worker"], {}, sys.executable)
+        request = parsing.parse(["-m", *words, "--", "a.worker"], {}, sys.executable)
     except errors.UsageError as error:
         raise ArgumentTypeError(f"{name}: {error}") from None
     if request.program.target != "a.worker":

@@ -1,27 +1,14 @@
-"""A result as a picture: samples by arm and rank, and the ratios. Bindings are on the page.
-
-It has to read in black and white: ranks are told apart by their place and their number, never by
-colour. A rank's samples are a thin line from least to most, a thick one between the quartiles, and
-a white dot for the median.
-"""
+"""The differences as a picture: one point with its interval for each arm and workload."""
 
 import importlib
-import textwrap
+import os
 from typing import Any
 
-import numpy as np
+from spawnlaunch.base import errors, printing
+from spawnlaunch.bench import command_line, recommendation, results, samples_file
+from spawnlaunch.run import files
 
-from spawnlaunch import errors
-from spawnlaunch.bench import forest, record, results
-
-COLUMNS = 2  # panels side by side
-PANEL_INCHES = (6.5, 2.8)
-TITLE_CHARS = 78
-GAP = 0.9  # between two arms, in ranks
-MARGIN_INCHES = 1.0  # for the heading and the key
-KEY = "samples of each rank: thin line least to most, thick line quartiles, dot median; below its \
-number"
-NUMBERED = 16  # the most ranks whose numbers can be read below their samples
+ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.35, 1.5, 8.0
 
 
 def need_matplotlib() -> None:
@@ -36,72 +23,24 @@ def need_matplotlib() -> None:
 
 def draw(result: results.Result, path: str) -> None:
     """Write the picture; the end of the name says of which kind. Raises UsageError."""
-    panels = [(each, series) for each in result.measured for series in each.series]
-    rows = -(-len(panels) // COLUMNS)
-    ratios = results.headline(results.rows(result))
-    heights = [PANEL_INCHES[1]] * rows
-    heights += [forest.inches(ratios)] if ratios else []
-    figure_class = importlib.import_module("matplotlib.figure").Figure
-    figure: Any = figure_class(
-        figsize=(COLUMNS * PANEL_INCHES[0], sum(heights) + MARGIN_INCHES), layout="constrained"
-    )
-    grid = figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
-    for i, (measured, series) in enumerate(panels):
-        row, column = divmod(i, COLUMNS)
-        to = COLUMNS if i == len(panels) - 1 else column + 1  # the last has the rest of its row
-        _panel(figure.add_subplot(grid[row, column:to]), result, measured, series)
-    if ratios:
-        forest.draw(figure.add_subplot(grid[len(heights) - 1, :]), ratios)
-    figure.suptitle(_heading(result), fontsize=9)
-    figure.supxlabel(KEY, fontsize=8, x=0.02, ha="left")
+    rows = [row for row in results.headline(results.rows(result)) if row.comparison.low > 0]
+    if not rows:
+        text = f"--plot {path}: no difference has an interval, so there is nothing to draw"
+        printing.print_error(text, command_line.NAME, "note")
+        return
+    size = (WIDTH_INCHES, ROW_INCHES * len(rows) + MARGIN_INCHES)
+    figure: Any = importlib.import_module("matplotlib.figure").Figure(size, layout="constrained")
+    axes = figure.add_subplot()
+    found = [row.comparison for row in rows]
+    ends = ([c.ratio - c.low for c in found], [c.high - c.ratio for c in found])
+    axes.errorbar([c.ratio for c in found], range(len(rows)), xerr=ends, fmt="ok", capsize=3)
+    axes.set_yticks(range(len(rows)), [f"{row.workload}: {row.arm}" for row in rows])
+    axes.invert_yaxis()
+    axes.axvline(1, color="0.5", linewidth=0.8)
+    axes.set_xlabel(f"times as fast as {result.against}, with the interval")
+    axes.set_title(recommendation.advise(result).text, fontsize=9, loc="left", wrap=True)
     try:
-        figure.savefig(path, dpi=150)
+        with open(files.opened(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            figure.savefig(file, dpi=150, format=os.path.splitext(path)[1][1:])
     except OSError as error:
-        raise record.unwritable(path, error) from None
-
-
-def _heading(result: results.Result) -> str:
-    hosts = ", ".join(f"{node['host']}: {node['processor']}" for node in result.nodes[:2])
-    more = f" and {len(result.nodes) - 2} more nodes" if len(result.nodes) > 2 else ""
-    counts = sorted({measured.rounds for measured in result.measured})
-    rounds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else "no"
-    day, _, _ = result.about["date"].partition("T")
-    return f"What a binding is worth on {hosts}{more}: {rounds} rounds on {day}"
-
-
-def _panel(axes: Any, result: results.Result, measured: results.Measured, series: str) -> None:
-    """The samples of one series, a group for each arm and a place in it for each rank."""
-    workload, samples = measured.workload, measured.series[series]
-    names = measured.there
-    ranks, floor = result.ranks, axes.get_xaxis_transform()  # where numbers of ranks stand
-    width = ranks + GAP
-    for group, name in enumerate(names):
-        for rank in range(ranks):
-            at = group * width + rank
-            values = [
-                each[rank] for each in samples[name] if rank < len(each) and each[rank] is not None
-            ]
-            if values:
-                _spread(axes, at, np.array(values))
-            if ranks <= NUMBERED:
-                axes.text(at, 0.01, str(rank), ha="center", fontsize=6, transform=floor)
-        if group:
-            axes.axvline(group * width - (1 + GAP) / 2, color="0.8", linewidth=0.6)
-    axes.set_xlim(-1, len(names) * width - GAP)
-    axes.set_xticks([group * width + (ranks - 1) / 2 for group in range(len(names))], names)
-    axes.tick_params(axis="x", length=0)
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.1)
-    axes.set_ylabel(workload.unit)
-    axes.spines[["top", "right"]].set_visible(False)
-    better = "more" if workload.higher_is_better else "less"
-    text = f"{workload.name}{f', {series}' if series else ''}: {better} is better; by arm and rank"
-    axes.set_title(textwrap.shorten(text, TITLE_CHARS), fontsize=9, loc="left")
-
-
-def _spread(axes: Any, at: float, values: Any) -> None:
-    """The samples of one rank under one arm."""
-    least, low, middle, high, most = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
-    axes.vlines(at, least, most, color="black", linewidth=0.8)
-    axes.vlines(at, low, high, color="black", linewidth=4.5)
-    axes.plot(at, middle, "o", markersize=4, markerfacecolor="white", markeredgecolor="black")
+        raise samples_file.unwritable(path, error) from None

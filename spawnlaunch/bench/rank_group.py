@@ -25,7 +25,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from spawnlaunch.bench import sample
+from spawnlaunch.bench import forked_sample
 
 FAILED, DIED, JOINED = "failed", "died", "joined"
 MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
@@ -130,7 +130,7 @@ def join(environ: Mapping[str, str]) -> RankGroup:
     try:
         return joined(TCPStore(address, port, timeout=LOOK_AGAIN), rank, size)
     except DistError as error:
-        raise sample.FailedError(f"cannot join the other ranks: {error}") from None
+        raise forked_sample.FailedError(f"cannot join the other ranks: {error}") from None
 
 
 def joined(store: Store, rank: int, size: int) -> RankGroup:
@@ -139,7 +139,7 @@ def joined(store: Store, rank: int, size: int) -> RankGroup:
     store.set(everyone[rank], "")
     if not _comes(lambda: store.wait(everyone, LOOK_AGAIN)):
         late = [other for other in range(size) if not store.check([everyone[other]])]
-        raise sample.FailedError(
+        raise forked_sample.FailedError(
             f"of {size} ranks {', '.join(map(str, late))} have not come in {MOST_TO_JOIN}"
         )
     return RankGroup(store, rank, size)
@@ -168,13 +168,13 @@ def _start_store(address: str, port: int) -> None:
     atexit.register(_end_store, pid, ends)
     with open(told) as pipe:
         if problem := pipe.read():
-            raise sample.FailedError(f"cannot listen for the other ranks: {problem}")
+            raise forked_sample.FailedError(f"cannot listen for the other ranks: {problem}")
 
 
 def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoReturn:
     """In the child, which is to outlive what rank 0 has to tell when a signal comes to both."""
     try:
-        for signum in sample.ENDING:
+        for signum in forked_sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
         os.close(ends)
         _store = TCPStore(address, port, is_master=True, wait_for_workers=False)

@@ -1,6 +1,5 @@
-"""Everything that was measured: what --show and --compare read from the file of a bench."""
+"""Everything that was measured: what --show reads from the file of a bench."""
 
-import itertools
 import math
 import os
 from collections import Counter
@@ -8,12 +7,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from spawnlaunch import errors
-from spawnlaunch.bench import effort, record, stats
+from spawnlaunch.base import errors
+from spawnlaunch.bench import effort, samples_file, stats
 from spawnlaunch.bench.workloads import Workload
 
 MEAN = "geometric mean"  # the series that sums up several
-LENGTHS = ("rounds", "budget_s")  # of a bench, which --resume may change
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.
 Samples = dict[str, list[list[float | None]]]
@@ -46,9 +44,7 @@ class Measured(NamedTuple):
 
     workload: Workload
     names: tuple[str, ...]  # of the arms
-    taken: list[record.Taken]  # in the order of time
-    error: float  # with which probability its table may claim a difference where there is none
-    is_ended: bool = True  # False: the bench was interrupted in it
+    taken: list[samples_file.Taken]  # in the order of time
 
     @property
     def failed(self) -> dict[str, str]:
@@ -62,21 +58,22 @@ class Measured(NamedTuple):
 
     @property
     def series(self) -> dict[str, Samples]:
-        """The samples that count, by the name of the series; a single series has the name ""."""
-        return record.series_of([each for each in self.taken if each.counts], self.there)
+        """The samples, by the name of the series; a single series has the name ""."""
+        return samples_file.series_of(self.taken, self.there)
 
     @property
     def rounds(self) -> int:
         """How many were counted."""
         return next((len(its) for arms in self.series.values() for its in arms.values()), 0)
 
-    def disturbed(self, *, counts: bool) -> Counter[str]:
-        """What disturbed samples that count nevertheless, or were taken again, and how many."""
-        return Counter(each.mark for each in self.taken if each.mark and each.counts == counts)
+    @property
+    def disturbed(self) -> Counter[str]:
+        """What disturbed samples, and how many of them."""
+        return Counter(each.mark for each in self.taken if each.mark)
 
     def efforts(self, arm: str) -> list[list[effort.Effort]]:
-        """What the samples of an arm that count cost each rank, for all rounds."""
-        counted = [each.efforts for each in self.taken if each.arm == arm and each.counts]
+        """What the samples of an arm cost each rank, for all rounds."""
+        counted = [each.efforts for each in self.taken if each.arm == arm]
         ranks = max(map(len, counted), default=0)
         return [[its[r] for its in counted if r < len(its) and its[r]] for r in range(ranks)]  # type: ignore[misc]
 
@@ -141,7 +138,7 @@ def _of_each_step(
     The steps that were kept say how much longer that takes than the mean rank takes.
     """
     sign = -1 if measured.workload.higher_is_better else 1
-    steps = record.series_of([each for each in measured.taken if each.counts], arms, "steps")
+    steps = samples_file.series_of(measured.taken, arms, "steps")
     for arm, rounds in steps.get(series, {}).items():
         for number, ranks in enumerate(rounds):
             if len(ranks) > 1 and all(ranks):
@@ -152,45 +149,27 @@ def _of_each_step(
 
 
 def rows(result: Result) -> list[Row]:
-    """Every arm against the one that was chosen, and then against `auto`, by which is advised."""
+    """Every arm against the one that was chosen."""
     return [row for measured in result.measured for row in rows_of(measured, result.against)]
 
 
 def rows_of(measured: Measured, against: str) -> list[Row]:
-    """The comparisons of one workload, with this arm and with `auto`."""
-    compared = pairs(measured.there, against)
+    """The comparisons of one workload; of several series their mean has the verdict."""
+    names = [arm for arm in measured.there if arm != against and against in measured.there]
     higher = measured.workload.higher_is_better
     found = []
     summed = summed_up(measured)
     for series, values in summed.items():
-        costs = [stats.pair(values[arm], values[other], higher) for arm, other in compared]
+        costs = [stats.pair(values[arm], values[against], higher) for arm in names]
         if series == MEAN or len(summed) == 1:
-            verdicts = stats.judge(costs, measured.error)
+            verdicts = stats.judge(costs, stats.ERROR)
         else:
-            level = measured.error / max(1, len(compared))
+            level = stats.ERROR / max(1, len(names))
             verdicts = [stats.compared(each, level)._replace(verdict="") for each in costs]
         found += [
-            Row(measured.workload.name, series, *pair, each)
-            for pair, each in zip(compared, verdicts, strict=True)
+            Row(measured.workload.name, series, arm, against, each)
+            for arm, each in zip(names, verdicts, strict=True)
         ]
-    return found
-
-
-def enough_rounds(measured: Measured, against: str) -> int:
-    """How many would give each comparison an interval; 0: these do, or nothing is compared."""
-    if all(row.comparison.low for row in headline(rows_of(measured, against))):
-        return 0
-    *_, values = summed_up(measured).values()
-    compared, higher = pairs(measured.there, against), measured.workload.higher_is_better
-    costs = [stats.pair(values[arm], values[other], higher) for arm, other in compared]
-    return stats.enough_rounds(costs, measured.error / len(compared))
-
-
-def pairs(arms: Sequence[str], against: str) -> list[tuple[str, str]]:
-    """The arms that are compared: each with that one, and then with `auto`, the default."""
-    found = [(arm, against) for arm in arms if arm != against and against in arms]
-    if "auto" in arms and against != "auto":
-        found += [(arm, "auto") for arm in arms if arm not in ("auto", against)]
     return found
 
 
@@ -202,17 +181,12 @@ def headline(rows: Sequence[Row]) -> list[Row]:
 def head(result: Result) -> dict[str, Any]:
     """All that is known before anything is measured."""
     return {
-        "format": record.FORMAT,
+        "format": samples_file.FORMAT,
         **{name: value for name, value in result._asdict().items() if name != "measured"},
         "arms": [
             {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
         ],
     }
-
-
-def end_of(measured: Measured) -> dict[str, Any]:
-    """That a workload is done."""
-    return {"workload": measured.workload.name, "error": measured.error}
 
 
 def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
@@ -242,56 +216,34 @@ def check_writable(path: str, *, is_read: bool = False) -> None:
         raise errors.UsageError(f"cannot write {path}: it is not permitted; type another name")
 
 
-def read(path: str, *, is_open: bool = False) -> Result:
-    """What a file says; if a bench goes on with it, nothing is left out. Raises UsageError."""
+def read(path: str) -> Result:
+    """What a file says. Raises UsageError."""
     try:
-        said = list(record.lines(path))
+        said = list(samples_file.lines(path))
         kind, first = said[0]
-        if kind != record.BENCH or first["format"] != record.FORMAT:
+        if kind != samples_file.BENCH or first["format"] != samples_file.FORMAT:
             raise KeyError("format")
         arms = [
             Arm(**{**arm, "ranks": tuple(BoundRank(**rank) for rank in arm["ranks"])})
             for arm in first["arms"]
         ]
         kept = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
-        result = Result(**kept, arms=arms, measured=[])
-        taken = [record.taken_of(each) for kind, each in said if kind == record.SAMPLE]
-        ended = {each["workload"]: each["error"] for kind, each in said if kind == record.ENDED}
-        resumed = [each for kind, each in said if kind == record.RESUMED]
-        result.about["resumed"] = resumed
-        for each in resumed:  # more may have been asked for
-            result.about.update({name: each[name] for name in LENGTHS if name in each})
-        late = itertools.takewhile(lambda line: line[0] != record.RESUMED, reversed(said))
-        for kind, each in () if is_open else late:  # what the budget was not enough for
-            if kind == record.LEFT_OUT:
-                result.not_run.update(each)
-            if kind == record.PLANNED:
-                result.about["planned"] = each["lines"]
-        return result._replace(measured=_measured(result, taken, ended))
+        taken = [samples_file.taken_of(each) for kind, each in said if kind == samples_file.SAMPLE]
+        return Result(**kept, arms=arms, measured=begun(first["about"]["workloads"], arms, taken))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise errors.UsageError(
             f"{path} is not what --json of this version writes ({error!r}); measure again"
         ) from None
 
 
-def _measured(
-    result: Result, taken: Sequence[record.Taken], ended: dict[str, float]
+def begun(
+    workloads: Sequence[dict[str, Any]],
+    arms: Sequence[Arm],
+    taken: Sequence[samples_file.Taken] = (),
 ) -> list[Measured]:
-    """The workloads of which there are samples.
-
-    One that was interrupted is judged with all the error that no look has had: when a bench is
-    interrupted does not depend on who is better.
-    """
-    names = tuple(arm.name for arm in result.arms)
-    workloads = [Workload(**each) for each in result.about["workloads"]]
-    found = []
-    for workload in workloads:
-        if workload.name in result.not_run:
-            continue
-        its = [each for each in taken if each.workload == workload.name]
-        done = Measured(workload, names, its, ended.get(workload.name, 0.0), workload.name in ended)
-        if not done.is_ended:
-            done = done._replace(error=stats.error_of_look(done.rounds, True) / len(workloads))
-        if its:
-            found.append(done)
-    return found
+    """The workloads in their order, with the samples that there are."""
+    names = tuple(arm.name for arm in arms)
+    return [
+        Measured(Workload(**each), names, [its for its in taken if its.workload == each["name"]])
+        for each in workloads
+    ]

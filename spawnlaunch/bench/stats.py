@@ -19,16 +19,15 @@ p-value never disagree.
     undecided       neither
 
 No number of rounds shows what is rarer than they are. So a verdict allows for stragglers: samples
-that take HUGE times as long. A share of them that so few rounds would miss with a probability of
-MISSED may be in either arm; before SMALL_ROUNDS only an interval that is further from 1 than that
-differs. Equal are arms only after EQUAL_ROUNDS, which miss a share of RARE in 1 of 150 benches.
+that take HUGE times as long. Before ENOUGH_ROUNDS a share of them that so few rounds would miss
+with a probability of MISSED may be in either arm; only an interval that is further from 1 than that
+differs, and no arms are equal.
 
-ERROR is the probability that a page of equal arms claims any difference. It is divided evenly among
-the workloads of the page and the looks at the rounds so far (LOOKS), and among the comparisons of a
-workload by Holm's steps (Scandinavian Journal of Statistics 6, 1979): the smallest p-value has to
-reach error / m, the next error / (m - 1), and so on to the first that does not. A comparison that
-does not differ has its interval at error / m, and so a wrong claim of equality adds half of ERROR
-at most.
+There is one look at the samples, when the rounds have ended; when they end does not depend on who
+is better. ERROR is the probability that a workload of equal arms claims any difference. It is
+divided among the comparisons of the workload by Holm's steps (Scandinavian Journal of Statistics 6,
+1979): the smallest p-value has to reach error / m, the next error / (m - 1), and so on to the first
+that does not. A comparison that does not differ has its interval at error / m.
 """
 
 import math
@@ -42,11 +41,10 @@ from numpy.typing import NDArray
 
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
 
-ERROR = 1 / 30
-DELTA = 0.02  # pinning is said to be worth 1 to 10 % (torchrun's documentation of --numa-binding)
-LOOKS = (20, 28, 40, 60, 80)  # after so many rounds; most of the rounds are new each time
-RARE, HUGE, MISSED = 0.08, 3.0, 0.04
-SMALL_ROUNDS, EQUAL_ROUNDS = 40, 60
+ERROR = 0.05  # of a workload
+DELTA = 0.03  # pinning is said to be worth 1 to 10 % (torchrun's documentation of --numa-binding)
+ENOUGH_ROUNDS = 40  # a share of stragglers of 8 % is in as many but for MISSED
+HUGE, MISSED = 3.0, 0.04
 CONSTANT = 3.18  # of the inequality, for one side
 
 Floats = NDArray[np.float64]
@@ -63,11 +61,6 @@ class Comparison(NamedTuple):
     rounds: int
     verdict: str  # BETTER, WORSE, EQUAL or UNDECIDED; "" where nothing is claimed
     resolution: float = 0.0  # the steps that the costs are measured in, as 0.1; infinity: unknown
-
-    @property
-    def seen(self) -> float:
-        """From which size on a difference would have been seen, as 0.03; infinity: never."""
-        return math.sqrt(self.high / self.low) - 1 if self.low > 0 else math.inf
 
 
 def pair(arm: Sequence[float], other: Sequence[float], higher_is_better: bool) -> Pair:
@@ -120,21 +113,21 @@ def resolution(costs: Floats) -> float:
 
 def _judged(low: float, high: float, rounds: int, steps: float) -> str:
     """The verdict of so many rounds of costs that are measured in such steps."""
-    beyond = 1 + unseen(rounds, SMALL_ROUNDS)
+    beyond = 1 + unseen(rounds)
     if low > beyond or high < 1 / beyond:
         return BETTER if low > 1 else WORSE
     is_equal = low > 1 / (1 + DELTA) and high < 1 + DELTA and steps < DELTA
-    return EQUAL if is_equal and rounds >= EQUAL_ROUNDS else UNDECIDED
+    return EQUAL if is_equal and rounds >= ENOUGH_ROUNDS else UNDECIDED
 
 
-def unseen(rounds: int, enough: int) -> float:
+def unseen(rounds: int) -> float:
     """By how much stragglers that so few rounds may have missed make a mean larger.
 
-    >>> round(unseen(20, 40), 2), unseen(40, 40)
+    >>> round(unseen(20), 2), unseen(40)
     (0.3, 0.0)
     """
     share = 1 - MISSED ** (1 / max(rounds, 1))
-    return 0.0 if rounds >= enough else (HUGE - 1) * share
+    return 0.0 if rounds >= ENOUGH_ROUNDS else (HUGE - 1) * share
 
 
 @lru_cache
@@ -156,26 +149,24 @@ def fewest_rounds(level: float) -> int:
     return math.floor(quantile(level) ** 2) + 1
 
 
-def enough_rounds(pairs: Sequence[Pair], level: float) -> int:
-    """As many rounds give an interval, if they are as these: several times them, LOOKS[0] at least.
+def rounds_to_decide(found: Comparison) -> int:
+    """How many rounds make the interval as narrow as DELTA to either side, if they are as these.
 
-    >>> enough_rounds([(np.ones(7), np.ones(7))], 0.01)
-    21
+    >>> rounds_to_decide(Comparison(1.0, 1 / 1.06, 1.06, 1.0, 40, UNDECIDED))
+    160
     """
-    rounds = len(pairs[0][0])
-    most = max(float(each @ each) / float(each.sum()) ** 2 for pair in pairs for each in pair)
-    times = max(math.floor(quantile(level) ** 2 * most) + 1, -(-LOOKS[0] // rounds))
-    return rounds * times
+    if found.low <= 0:
+        return max(ENOUGH_ROUNDS, 2 * found.rounds)
+    needed = found.rounds * (math.sqrt(found.high / found.low) - 1) ** 2 / DELTA**2
+    return max(ENOUGH_ROUNDS, math.ceil(round(needed, 6)))
 
 
-def turned(found: Comparison) -> Comparison:
-    """The same comparison, the other way round."""
-    return found._replace(
-        ratio=1 / found.ratio,
-        low=1 / found.high,
-        high=1 / found.low if found.low else math.inf,
-        verdict={BETTER: WORSE, WORSE: BETTER}.get(found.verdict, found.verdict),
-    )
+def mean_and_width(values: Floats, level: float = ERROR) -> tuple[float, float]:
+    """The mean, and what its interval has to either side by the same bound; infinity: unknown."""
+    square = quantile(level) ** 2
+    free = len(values) - square
+    spread = math.sqrt(square / free) * float(np.std(values)) if free > 0 else math.inf
+    return float(np.mean(values)), spread
 
 
 def holm(p: Sequence[float], error: float) -> list[float]:
@@ -187,68 +178,6 @@ def holm(p: Sequence[float], error: float) -> list[float]:
             break
         levels[which] = level
     return levels
-
-
-def error_of_look(rounds: int, is_last: bool) -> float:
-    """The share of ERROR for a look after so many rounds; the last one has all that is left."""
-    before = sum(1 for look in LOOKS if look < rounds)
-    return ERROR * (len(LOOKS) - before if is_last else 1) / len(LOOKS)
-
-
-def unpaired(
-    new: Sequence[float], old: Sequence[float], higher_is_better: bool, level: float
-) -> Comparison:
-    """Compare two sets of runs, one number above 0 of each, by the rank-sum test.
-
-    The interval is made of the ratios of any two runs (Hodges and Lehmann); `rounds` is the number
-    of runs of the smaller set. Raises ValueError.
-    """
-    _check(new, old)
-    ratios = np.subtract.outer(np.log(new), np.log(old)).ravel()
-    sizes = np.sort(ratios if higher_is_better else -ratios)
-    tail, rounds = _rank_sum_tail(len(new), len(old)), min(len(new), len(old))
-    outside = int(np.searchsorted(tail, level / 2, side="right")) - 1
-    low, high = (sizes[outside], sizes[-1 - outside]) if outside >= 0 else (-math.inf, math.inf)
-    within = math.log1p(DELTA)
-    if low > 0 or high < 0:
-        verdict = BETTER if low > 0 else WORSE
-    else:
-        verdict = EQUAL if -within < low and high < within else UNDECIDED
-    below = int(np.searchsorted(sizes, 0, side="left"))  # what is 0 counts for neither side
-    above = len(sizes) - int(np.searchsorted(sizes, 0, side="right"))
-    p = min(1.0, 2 * float(tail[len(sizes) - max(below, above)]))
-    ratio = math.exp(float(np.median(sizes)))
-    return Comparison(ratio, math.exp(low), math.exp(high), p, rounds, verdict)
-
-
-def fewest_runs(level: float) -> int:
-    """How many runs a side the rank-sum test needs to reach a level at all."""
-    return next(n for n in range(1, 100) if 2 / math.comb(2 * n, n) <= level)
-
-
-@lru_cache
-def _rank_sum_tail(count: int, other: int) -> Floats:
-    """How probable it is that at most 0, 1, 2... of all pairs of runs are in the wrong order.
-
-    Of two sets that are alike; the ways are counted as Mann and Whitney do (Annals of Mathematical
-    Statistics 18, 1947): the largest of all runs is one of ours, or one of theirs.
-    """
-    ways = [np.ones(1) for _ in range(other + 1)]
-    for ours in range(1, count + 1):
-        row = [np.ones(1)]
-        for theirs in range(1, other + 1):
-            both = np.zeros(ours * theirs + 1)
-            both[theirs:] += ways[theirs]
-            both[: len(row[-1])] += row[-1]
-            row.append(both)
-        ways = row
-    tail: Floats = np.cumsum(ways[other]) / math.comb(count + other, other)
-    return tail
-
-
-def middle(values: Sequence[float]) -> float:
-    """The median."""
-    return float(np.median(values))
 
 
 def geometric_means(series: Sequence[Sequence[float]]) -> list[float]:

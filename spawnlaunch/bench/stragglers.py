@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spawnlaunch.bench import record, results, stats
+from spawnlaunch.bench import results, samples_file, stats
 
 Slots = list[stats.Floats]  # by round, what the slowest rank took in each step, seconds
 
@@ -36,11 +36,13 @@ class Estimate(NamedTuple):
     high: float
 
 
-def slots(taken: Sequence[record.Taken], arm: str, series: str, ranks: int | None = None) -> Slots:
-    """Of the samples that count; of fewer ranks than were measured, of each such group of them."""
+def slots(
+    taken: Sequence[samples_file.Taken], arm: str, series: str, ranks: int | None = None
+) -> Slots:
+    """Of all samples; of fewer ranks than were measured, of each such group of them."""
     found = []
     for each in taken:
-        if each.arm == arm and each.counts and not each.error:
+        if each.arm == arm and not each.error:
             steps = [rank[series] for rank in each.steps if rank.get(series)]
             if steps and len(steps) == len(each.values):
                 length = min(map(len, steps))

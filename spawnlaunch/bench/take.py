@@ -7,8 +7,16 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from spawnlaunch import cpuset
-from spawnlaunch.bench import agree, effort, flags, launchers, rank_group, sample, workloads
+from spawnlaunch.base import cpuset
+from spawnlaunch.bench import (
+    agree,
+    bench_request,
+    effort,
+    forked_sample,
+    launcher_arms,
+    rank_group,
+    workloads,
+)
 from spawnlaunch.bench.here import Part, RankOnNode
 from spawnlaunch.bench.workloads import timing
 from spawnlaunch.world import host
@@ -17,7 +25,7 @@ from spawnlaunch.world import host
 class Participant(NamedTuple):
     """What this rank takes part with."""
 
-    options: flags.BenchRequest
+    options: bench_request.BenchRequest
     here: RankOnNode
     group: rank_group.RankGroup
     agreed: agree.Agreed
@@ -25,7 +33,7 @@ class Participant(NamedTuple):
 
 def take(
     workload: workloads.Workload, me: Participant, arm: str, left_s: float
-) -> sample.Sample | None:
+) -> forked_sample.Sample | None:
     """A sample of an arm, ended after `left_s` of rank 0; None: this rank takes no part in it."""
     group, part = me.group, me.agreed.parts.get(arm)
     key = f"sample {group.count}"
@@ -38,7 +46,7 @@ def take(
         return _of_command(me, part, arm, stopped)
     if part is None:
         return None
-    return sample.of_workload(
+    return forked_sample.of_workload(
         part.binding,
         lambda watch: _bundled(workload, me, part, key, watch),
         stopped,
@@ -56,8 +64,8 @@ def used_cpus(me: Participant, arm: str) -> cpuset.CpuSet:
 
 
 def _of_command(
-    me: Participant, part: Part | None, arm: str, stopped: sample.Stopped
-) -> sample.Sample | None:
+    me: Participant, part: Part | None, arm: str, stopped: forked_sample.Stopped
+) -> forked_sample.Sample | None:
     """Rank 0 holds a port that the ranks of the command can meet at."""
     held = host.hold_free_port() if me.group.rank == 0 else None
     port = me.group.tell(held.port if held else 0)
@@ -66,9 +74,9 @@ def _of_command(
             return None
         words, environ = me.options.command, command_environment(part, port, me.here.environ)
         if part.request.launcher:
-            words = launchers.words(arm, int(me.options.nproc or 1), port, words)
-            environ = launchers.shell(me.here.environ, me.options.omp_threads)
-        return sample.of_command(
+            words = launcher_arms.words(arm, int(me.options.nproc or 1), port, words)
+            environ = launcher_arms.shell(me.here.environ, me.options.omp_threads)
+        return forked_sample.of_command(
             words, part.binding, environ, me.options.metric, stopped, used_cpus(me, arm)
         )
     finally:
@@ -76,7 +84,7 @@ def _of_command(
             held.lock.close()
 
 
-def command_environment(part: Part, port: int, environ: sample.Environ) -> dict[str, str]:
+def command_environment(part: Part, port: int, environ: forked_sample.Environ) -> dict[str, str]:
     """That of the rank, with a port of the sample's own: the bench listens on the rank's."""
     own = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
     own |= {"TORCHELASTIC_USE_AGENT_STORE": False}

@@ -5,8 +5,8 @@ DataLoader workers. Nothing here is fatal: what the system refuses is a line to 
 
 The memory policy is set and read by system call: no libnuma, no numactl. Sources: set_mempolicy(2),
 get_mempolicy(2); include/uapi/linux/mempolicy.h for the modes; the kernel's system call tables for
-the numbers. MPOL_PREFERRED_MANY is of Linux 5.15. Containers without CAP_SYS_NICE refuse these
-calls with EPERM (Docker's default seccomp profile).
+the numbers. MPOL_PREFERRED_MANY is of Linux 5.15; older kernels answer EINVAL. Containers without
+CAP_SYS_NICE refuse these calls with EPERM (Docker's default seccomp profile).
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ import os
 import sys
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine, records, values
+from spawnlaunch.base import cpuset, machine, records
+from spawnlaunch.cli import values
 
-_PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
+_PREFERRED, _BIND, _LOCAL, _PREFERRED_MANY = 1, 2, 4, 5
+# The names of all modes, by their numbers.
+MODES = (
+    *("default", "preferred", "bind", "interleave", "local", "preferred-many"),
+    "weighted-interleave",
+)
+_EINVAL = 22  # errno(3); one module less to import
 
 # (get_mempolicy, set_mempolicy) by the machine that uname(2) names
 _CALLS = {
@@ -42,6 +49,14 @@ class Binding(records.NamedTuple):
     locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
     note: str  # what is unusual about it; empty: nothing
     mem_bind: str = values.PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
+    tells_memory: bool = True  # this rank says what became of the memory policy, for all here
+
+
+class MemoryPolicy(records.NamedTuple):
+    """The memory policy of a thread, as the kernel tells it."""
+
+    mode: str  # one of MODES
+    nodes: frozenset[int]
 
 
 def pin(binding: Binding) -> str | None:
@@ -61,7 +76,7 @@ def pin(binding: Binding) -> str | None:
 
 
 def place_memory(binding: Binding) -> str | None:
-    """Set the memory policy that the binding names; the result is a refusal, if any."""
+    """Set the memory policy that the binding names; the result is what was done in its place."""
     nodes = sorted(binding.memory_nodes)
     if binding.mem_bind == values.NO_MEM or not binding.cpus:
         return None
@@ -70,10 +85,31 @@ def place_memory(binding: Binding) -> str | None:
             return "no NUMA node is known for these CPUs: memory is not bound"
         error, outcome = _set(_BIND, nodes), "memory is not bound"
     else:
-        if not nodes or (len(nodes) > 1 and _set(_PREFERRED_MANY, nodes) == 0):
+        if not nodes:
             return None
-        error, outcome = _set(_PREFERRED, nodes[:1]), "pages go where they are first touched"
+        error = _set(_PREFERRED_MANY if len(nodes) > 1 else _PREFERRED, nodes)
+        outcome = "pages go where they are first touched"
+        # One of the nodes alone would be worse than none: the CPUs are next to all of them.
+        if error == _EINVAL and len(nodes) > 1 and not (error := _set(_LOCAL, [])):
+            return (
+                f"the kernel refused to prefer the memory of NUMA nodes {cpuset.format(nodes)} "
+                f"(Linux 5.15 and later can): {outcome} (MPOL_LOCAL)"
+            )
     return f"the memory policy was refused ({os.strerror(error)}): {outcome}" if error else None
+
+
+def memory_policy() -> MemoryPolicy | None:
+    """The policy of this thread; None where it cannot be asked."""
+    from array import array  # needed where there are several NUMA nodes
+
+    mode, words = array("i", [0]), array("Q", bytes(MAX_NODES // 8))
+    if call(0, mode.buffer_info()[0], words.buffer_info()[0], MAX_NODES, 0, 0):
+        return None
+    nodes = frozenset(
+        i * WORD + bit for i, word in enumerate(words) for bit in range(WORD) if word >> bit & 1
+    )
+    known = mode[0] & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
+    return MemoryPolicy(MODES[known] if known < len(MODES) else str(known), nodes)
 
 
 def _set(mode: int, nodes: list[int]) -> int:

@@ -1,14 +1,18 @@
 """Which device each rank uses, and which cores it may claim for that.
 
-A rank may claim the CPUs next to its device that may be used. In node mode the devices in use are
-those of the local ranks. A task that a resource manager started may see its own device alone, so it
-divides by the devices of the whole step on this node where those are known, else by all that sysfs
-shows: every task computes the same claims without a word to the others.
+A rank may claim the CPUs next to its device that may be used. A rank whose device has none of them,
+or has a place that is not known, is a guest: guests divide what the others leave where that has a
+core for each guest, else all ranks divide all. Guests prefer NUMA nodes that are near their device.
+
+In node mode the devices in use are those of the local ranks. A task that a resource manager started
+may see its own device alone, so it divides by the devices of the whole step on this node where
+those are known, else by all that sysfs shows: every task computes the same claims without a word to
+the others.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, records
+from spawnlaunch.base import cpuset, records
 from spawnlaunch.binding import cores
 from spawnlaunch.node.devices import VENDORS
 
@@ -34,7 +38,8 @@ class Claimant(records.NamedTuple):
     local_rank: int
     device: int | None  # Device.number
     known: bool  # False: the rank has a device and it cannot be told which
-    claim: int | None  # position among all claims; None: nothing next to the device is allowed
+    claim: int  # position among all claims
+    is_away: bool = False  # none of the CPUs next to its device is usable
 
 
 class Claims(records.NamedTuple):
@@ -43,52 +48,55 @@ class Claims(records.NamedTuple):
     They are collected in the order of the devices, which is the same for every task.
     """
 
-    cpus: list[cpuset.CpuSet]  # of each claim
+    all: list[cores.Claim]
     ranks: list[Claimant]
     warnings: list[str]
-    sharers: int  # ranks that divide all of the allowed CPUs where there are no shares
 
 
 def of_node(
-    node: hardware.Node, usable: cpuset.CpuSet, visible: Visible, local_size: int
+    node: hardware.Node, usable: Sequence[cores.Core], visible: Visible, local_size: int
 ) -> Claims:
-    """The claims of all ranks to the CPUs that may be used."""
+    """The claims of all ranks to the usable cores."""
     device_of = [visible.device_of(rank) for rank in range(local_size)]
-    cpus: list[cpuset.CpuSet] = []
-    ranks: list[Claimant] = []
     unknown_last = sorted(
         range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
     )
-    for rank in unknown_last:
-        device = device_of[rank]
-        near = _next_to(node, usable, device)
-        known = device is not None or not visible.devices
-        ranks.append(Claimant(rank, device, known, len(cpus) if near else None))
-        cpus += [near] if near else []
+    made = _claims(node, usable, [device_of[rank] for rank in unknown_last])
+    cpus = cores.cpus_of(usable)
+    ranks = [
+        _claimant(node, cpus, rank, device_of[rank], not visible.devices, claim)
+        for claim, rank in enumerate(unknown_last)
+    ]
     devices, warnings = len(visible.devices), list[str]()
     if 0 < devices < local_size:
         warnings.append(_crowded(local_size, devices, "ranks share devices"))
     if unknown := sorted(rank.local_rank for rank in ranks if not rank.known):
         warnings.append(_untold(unknown))
-    return Claims(cpus, sorted(ranks), warnings, local_size)
+    return Claims(made, sorted(ranks), warnings)
 
 
 def of_task(
-    node: hardware.Node, usable: cpuset.CpuSet, visible: Visible, local_size: int, task: TaskView
+    node: hardware.Node,
+    usable: Sequence[cores.Core],
+    visible: Visible,
+    local_size: int,
+    task: TaskView,
 ) -> Claims:
     """The claims of one task, and of its peers among the `local_size` tasks on this node."""
-    rank = task.local_rank
+    rank, warnings = task.local_rank, list[str]()
+    cpus = cores.cpus_of(usable)
     own = visible.device_of(rank)
-    if own is not None and not task.own_mask:
-        return _among_peers(node, usable, visible, local_size, task, own)
-    near = _next_to(node, usable, own)
-    # Which devices the others have is not known: so there are as many equal claims as tasks, of
-    # which ours has the number `rank`. A mask of our own is divided with nobody.
-    everyone = 1 if task.own_mask else local_size
-    known = own is not None or not visible.devices
-    mine = Claimant(rank, own, known, rank % everyone if near else None)
-    warnings = [] if known else [_untold([rank])]
-    return Claims([near] * everyone if near else [], [mine], warnings, everyone)
+    if own is None or task.own_mask:
+        # Which devices the others have is not known: so there are as many equal claims as tasks, of
+        # which ours has the number `rank`. A mask of our own is divided with nobody.
+        claimed = [own] * (1 if task.own_mask else local_size)
+        claim = rank % len(claimed)
+    else:
+        claimed, claim = _among_peers(node, cpus, visible, local_size, task, own, warnings)
+    mine = _claimant(node, cpus, rank, own, not visible.devices, claim)
+    if not mine.known:
+        warnings.append(_untold([rank]))
+    return Claims(_claims(node, usable, claimed), [mine], warnings)
 
 
 def _among_peers(
@@ -98,39 +106,94 @@ def _among_peers(
     local_size: int,
     task: TaskView,
     own: int,
-) -> Claims:
-    """The claims of a task with the device `own`, and of those on the other devices."""
-    rank, warnings = task.local_rank, list[str]()
+    warnings: list[str],
+) -> tuple[list[int | None], int]:
+    """The device of each claim on this node, and the position of the task's own claim."""
     everyone = _peers(node, own, task, warnings)
-    # Where ranks go around the few devices that they see, each divides these as if all saw the
-    # same: so it has a place of its own there, also if each task sees others.
+    # Where there are more tasks than devices, those that see a few go around these. Each divides
+    # them as if all saw the same, so it has a place of its own there, also if each sees others.
     shown = sorted({device for device in visible.devices if device is not None})
     goes_around = 1 < len(shown) == len(visible.devices) < local_size
+    goes_around = goes_around and len(everyone) < local_size
     peers = shown if goes_around else everyone
     # A task that sees all the devices of the step knows that the others do too, and so which
     # device each of them takes.
     sees_all = set(peers) <= set(visible.devices)
     device_of = [visible.device_of(other) for other in range(local_size if sees_all else 0)]
-    cpus: list[cpuset.CpuSet] = []
-    claim = None
-    for peer in peers:
-        near = _next_to(node, usable, peer)
-        if not near:
-            continue
-        if peer == own:
-            claim = len(cpus) + device_of[:rank].count(own)
-        cpus += [near] * max(1, device_of.count(peer))
     if len(everyone) < local_size * (len(shown) if goes_around else 1):
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if sees_all else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
-    return Claims(cpus, [Claimant(rank, own, True, claim)], warnings, local_size)
+    # Devices that it does not see, and that are next to other CPUs, are taken for those of tasks
+    # there; unless its own, which is all that it sees, is one of them.
+    are_all_here = sees_all or task.step_devices is not None
+    are_all_here = are_all_here or (len(shown) == 1 and _is_away(node, usable, own))
+    claimed: list[int | None] = []
+    for peer in peers:
+        if are_all_here or peer in shown or not _is_away(node, usable, peer):
+            claimed += [peer] * max(1, device_of.count(peer))
+    return claimed, claimed.index(own) + device_of[: task.local_rank].count(own)
+
+
+def _claims(
+    node: hardware.Node, usable: Sequence[cores.Core], devices: Sequence[int | None]
+) -> list[cores.Claim]:
+    """A claim for each of these devices, which may be given twice; None: of unknown place."""
+    cpus = cores.cpus_of(usable)
+    near = [_next_to(node, cpus, device) for device in devices]
+    hosts = cpuset.EMPTY.union(*near)
+    left = [core for core in usable if core.cpus.isdisjoint(hosts)]
+    has_left = len(left) >= near.count(cpuset.EMPTY)
+    divided = left if has_left else usable
+    is_short = not has_left and len(usable) < len(devices)
+    homes = set[int]() if is_short else {core.numa for core in divided}
+    for_guests = cores.cpus_of(divided)
+    return [
+        cores.Claim(own) if own
+        else cores.Claim(for_guests, _distances(node, device, homes), is_short)
+        for own, device in zip(near, devices, strict=True)
+    ]  # fmt: skip
 
 
 def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
-    """The CPUs next to the device; all where that is unknown or there is none."""
+    """The usable CPUs next to the device; none where its place is not known."""
     local = None if device is None else node.devices[device].local_cpus
-    return usable if local is None else local & usable
+    return cpuset.EMPTY if local is None else local & usable
+
+
+def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int) -> bool:
+    """Whether a device of known place has no usable CPU next to it."""
+    is_placed = node.devices[device].local_cpus is not None
+    return is_placed and not _next_to(node, usable, device)
+
+
+def _distances(
+    node: hardware.Node, device: int | None, homes: set[int]
+) -> tuple[tuple[int, int], ...]:
+    """From the device to these NUMA nodes; none where that is not known, or all are as far."""
+    if device is None or node.devices[device].local_cpus is None:
+        return ()
+    near, stated = node.devices[device].local_cpus or cpuset.EMPTY, node.devices[device].numa
+    at_home = [n.distances for n in node.numa if n.id == stated or n.cpus & near]
+    found = {
+        home: min(distance for row in at_home for other, distance in row if other == home)
+        for home in homes
+        if all(home in dict(row) for row in at_home) and at_home
+    }
+    return tuple(sorted(found.items())) if len(set(found.values())) > 1 else ()
+
+
+def _claimant(
+    node: hardware.Node,
+    usable: cpuset.CpuSet,
+    rank: int,
+    device: int | None,
+    is_without: bool,
+    claim: int,
+) -> Claimant:
+    """`is_without` tells that there is no device, in place of one that cannot be told."""
+    is_away = device is not None and _is_away(node, usable, device)
+    return Claimant(rank, device, device is not None or is_without, claim, is_away)
 
 
 def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:

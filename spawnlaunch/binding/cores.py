@@ -3,25 +3,27 @@
 Cores are ordered by NUMA node, L3 group and CPU, so that a run of them is a run of neighbours, and
 a cut between two runs is best where the NUMA node or the L3 group ends.
 
-Claims to the same CPUs form a group, and the group's cores are divided among them. Different sets
-may overlap (one device next to an L3 group, another next to the NUMA node around it): then cores
-that several groups could have go first to those that lack enough for one core each, then to the
-poorest. So shares are disjoint whenever that is possible at all.
+Equal claims form a group, and the group's cores are divided among them. Claims of different groups
+may overlap (one device next to an L3 group, another next to the NUMA node around it): then a core
+that several could have goes to the poorest, and they are as near as can be to those who care. So
+the smallest share is as large as can be, then the next, and shares are disjoint whenever that is
+possible at all.
 
-Shares differ by one core at most. Where they cannot all be equal, the larger ones are placed so
-that as many cuts as possible fall between two L3 groups, best between two NUMA nodes: 7 + 8 cores
-for two ranks are cut after the 7th, and never through the middle of a group.
+Shares of a group differ by one core at most. Where they cannot all be equal, the larger ones are
+placed so that as many cuts as possible fall between two L3 groups, best between two NUMA nodes:
+7 + 8 cores for two ranks are cut after the 7th, and never through the middle of a group. Where
+cores differ in speed, each share has as many of each kind, give or take one.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, records
+from spawnlaunch.base import cpuset, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from spawnlaunch import values
+    from spawnlaunch.cli import values
     from spawnlaunch.node import hardware
 
 APART = -1  # the NUMA node or L3 group of a core for which none is known
@@ -33,6 +35,7 @@ class Core(records.NamedTuple):
     cpus: cpuset.CpuSet  # its hardware threads that may be used, never none
     numa: int  # NUMA node, or APART
     l3: int  # position in Node.l3, or APART
+    kind: int = 0  # position in Node.kinds: the faster come first
 
 
 def widened(node: hardware.Node) -> tuple[hardware.Node, list[str]]:
@@ -57,10 +60,12 @@ def usable_cores(
 
     With `by_l3` the cores know their L3 groups.
     """
+    node = node._replace(cpus_allowed=node.cpus_to_share)
     reserved = _reserved(node, policy.reserve, warnings) if policy.reserve else cpuset.EMPTY
     usable = node.cpus_allowed - reserved
     numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
     l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group} if by_l3 else {}
+    kinds = {cpu: i for i, kind in enumerate(node.kinds) for cpu in kind.cpus}
     found = []
     for siblings in node.cores:
         threads = usable.intersection(siblings)
@@ -68,9 +73,14 @@ def usable_cores(
             first = min(threads)
             kept = threads if policy.smt else frozenset({first})
             place = (numa.get(first, APART), l3.get(first, APART))
-            found.append((*place, first, kept))
+            found.append((*place, first, kept, kinds.get(first, 0)))
     # No two have the same first CPU, so no sets are compared.
-    return tuple(Core(cpus, home, group) for home, group, _, cpus in sorted(found))
+    return tuple(Core(cpus, home, group, kind) for home, group, _, cpus, kind in sorted(found))
+
+
+def cpus_of(cores: Iterable[Core]) -> cpuset.CpuSet:
+    """All CPUs of these cores."""
+    return cpuset.EMPTY.union(*(core.cpus for core in cores))
 
 
 def _reserved(
@@ -112,6 +122,16 @@ def count_cores(node: hardware.Node, cpus: Iterable[int]) -> int:
 _BETWEEN_NUMA, _BETWEEN_L3, _WITHIN_L3 = 0, 1, 3
 
 
+class Claim(records.NamedTuple):
+    """The cores that a rank may get, of which those who claim the same get an equal part each."""
+
+    cpus: cpuset.CpuSet  # some of the usable ones
+    # From the device to NUMA nodes, the nearer of which are taken first: of guests alone, and
+    # empty where all are as far.
+    distances: tuple[tuple[int, int], ...] = ()
+    is_last: bool = False  # gets its first core after those who are next to their device
+
+
 class Share(records.NamedTuple):
     """What a claim got."""
 
@@ -120,101 +140,123 @@ class Share(records.NamedTuple):
     alone: bool  # False: there are fewer cores than claims, and some have the same
 
 
-class _Atom(records.NamedTuple):
-    """Cores that the same groups claim; `given[g]` of them go to group g."""
+class _Cell(records.NamedTuple):
+    """Cores of one NUMA node that the same groups claim; `given[g]` of them go to group g."""
 
     cores: list[int]  # positions among all cores
-    groups: tuple[int, ...]
-    given: dict[int, int]
+    given: dict[int, int]  # of each group that claims them
+    costs: dict[int, int]  # of each such group: how far the NUMA node is from its devices
 
     def free(self) -> int:
         return len(self.cores) - sum(self.given.values())
 
 
 def share_out(
-    claims: Sequence[cpuset.CpuSet], cores: Sequence[Core], cap: int | None = None
+    claimed: Sequence[Claim], cores: Sequence[Core], cap: int | None = None
 ) -> list[Share]:
     """The share of each claim, in the order of the claims. A claim has a CPU of some core.
 
     `cap` is the largest number of cores for a share.
     """
-    groups: dict[cpuset.CpuSet, list[int]] = {}
-    for i, claim in enumerate(claims):
+    groups: dict[Claim, list[int]] = {}
+    for i, claim in enumerate(claimed):
         groups.setdefault(claim, []).append(i)
     owned = _owned(list(groups), [len(members) for members in groups.values()], cores)
     result: dict[int, Share] = {}
     for (claim, members), mine in zip(groups.items(), owned, strict=True):
         alone = len(mine) >= len(members)
-        divided = [cores[i] for i in mine] or [core for core in cores if core.cpus & claim]
+        divided = [cores[i] for i in mine] or [core for core in cores if core.cpus & claim.cpus]
         for i, part in zip(members, divide(divided, len(members), cap), strict=True):
-            within = [core._replace(cpus=core.cpus & claim) for core in part]
-            cpus = cpuset.EMPTY.union(*(core.cpus for core in within))
-            result[i] = Share(cpus, tuple(within), alone)
-    return [result[i] for i in range(len(claims))]
+            within = tuple(core._replace(cpus=core.cpus & claim.cpus) for core in part)
+            result[i] = Share(cpus_of(within), within, alone)
+    return [result[i] for i in range(len(claimed))]
 
 
-def _owned(
-    groups: Sequence[cpuset.CpuSet], need: Sequence[int], cores: Sequence[Core]
-) -> list[list[int]]:
-    """The positions of the cores of each group, in order."""
-    by_groups: dict[tuple[int, ...], list[int]] = {}
+def _owned(groups: Sequence[Claim], need: Sequence[int], cores: Sequence[Core]) -> list[list[int]]:
+    """The positions of the cores of each group, in order; group g has `need[g]` ranks."""
+    by_place: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for i, core in enumerate(cores):
-        claimed_by = tuple(g for g, cpus in enumerate(groups) if not core.cpus.isdisjoint(cpus))
-        by_groups.setdefault(claimed_by, []).append(i)
-    by_groups.pop((), None)
-    atoms = [
-        _Atom(members, by, {by[0]: len(members)} if len(by) == 1 else {})
-        for by, members in by_groups.items()
+        by = tuple(g for g, claim in enumerate(groups) if not core.cpus.isdisjoint(claim.cpus))
+        by_place.setdefault((by, core.numa), []).append(i)
+    far = [dict(claim.distances) for claim in groups]
+    cells = [
+        _Cell(members, dict.fromkeys(by, 0), {g: far[g].get(numa, 0) for g in by})
+        for (by, numa), members in by_place.items()
+        if by
     ]
-    if max(map(len, by_groups), default=0) > 1:
-        _settle(atoms, need)
+    have = [0] * len(need)
+    for cell in cells:
+        if len(cell.given) == 1:
+            (g,) = cell.given
+            cell.given[g] = len(cell.cores)
+            have[g] += len(cell.cores)
+    _settle([cell for cell in cells if len(cell.given) > 1], groups, have, need)
     owned: list[list[int]] = [[] for _ in need]
-    for atom in atoms:
-        rest = iter(atom.cores)
-        for g in atom.groups:
-            owned[g] += [next(rest) for _ in range(atom.given.get(g, 0))]
+    for cell in cells:
+        rest = iter(cell.cores)
+        for g, count in cell.given.items():
+            owned[g] += [next(rest) for _ in range(count)]
     return [sorted(positions) for positions in owned]
 
 
-def _settle(atoms: Sequence[_Atom], need: Sequence[int]) -> None:
-    """Give away the cores that several groups claim: first by need, then to the poorest."""
-    contested = sorted((a for a in atoms if len(a.groups) > 1), key=lambda a: len(a.groups))
-    have = [sum(atom.given.get(g, 0) for atom in atoms) for g in range(len(need))]
-    for g, needed in enumerate(need):
-        while have[g] < needed and _take(g, contested, set()):
-            have[g] += 1
-    for atom in contested:
-        for _ in range(atom.free()):
-            poorest = min(atom.groups, key=lambda g: (have[g] / need[g], g))
-            atom.given[poorest] = atom.given.get(poorest, 0) + 1
+def _settle(
+    contested: Sequence[_Cell], groups: Sequence[Claim], have: list[int], need: Sequence[int]
+) -> None:
+    """Give away the cells that several groups claim, each core to the poorest that can have one."""
+
+    def wealth(g: int) -> tuple[bool, bool, float, int]:
+        has_enough = have[g] >= need[g]
+        return has_enough, groups[g].is_last and not has_enough, have[g] / need[g], g
+
+    waiting = {g for cell in contested for g in cell.given}
+    while waiting:
+        poorest = min(waiting, key=wealth)
+        if _take(poorest, contested):
             have[poorest] += 1
+        else:
+            waiting.remove(poorest)
 
 
-def _take(group: int, atoms: Sequence[_Atom], seen: set[int]) -> bool:
-    """Give the group one more core, if need be by moving another group's to another atom.
+def _take(group: int, cells: Sequence[_Cell]) -> bool:
+    """Give the group one more core, if need be by moving other groups' to other cells.
 
-    This is an augmenting path of bipartite matching, so a core for each claim is found whenever
-    there is one.
+    Of all ways that which adds least to the sum of costs. This is the cheapest augmenting path of a
+    flow: so a core is found whenever there is one, and the sum is always the least that there is.
     """
-    for i, atom in enumerate(atoms):
-        if i in seen or group not in atom.groups:
-            continue
-        seen.add(i)
-        if atom.free() == 0:
-            holders = [g for g, given in atom.given.items() if given and g != group]
-            mover = next((g for g in holders if _take(g, atoms, seen)), None)
-            if mover is None:
-                continue
-            atom.given[mover] -= 1
-        atom.given[group] = atom.given.get(group, 0) + 1
-        return True
-    return False
+    price = {group: 0}  # of letting a group have one more
+    giver: dict[int, tuple[int, _Cell]] = {}  # the group that takes one of it, and where
+    changed = [group]
+    while changed:
+        taker = changed.pop(0)
+        for cell in cells:
+            for other in cell.given if taker in cell.given else ():
+                cost = price[taker] + cell.costs[taker] - cell.costs[other]
+                if cell.given[other] and cost < price.get(other, cost + 1):
+                    price[other], giver[other] = cost, (taker, cell)
+                    changed.append(other)
+    ends = [
+        (price[g] + cell.costs[g], g, i)
+        for i, cell in enumerate(cells)
+        for g in price.keys() & cell.given.keys()
+        if cell.free()
+    ]
+    if not ends:
+        return False
+    _, taker, i = min(ends)
+    cells[i].given[taker] += 1
+    while taker != group:
+        other, (taker, cell) = taker, giver[taker]
+        cell.given[other] -= 1
+        cell.given[taker] += 1
+    return True
 
 
 def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[list[Core]]:
     """Shares of the cores, in order; each has at most `cap`. More parts than cores share cores."""
     if parts > len(cores):
         return [list(cores[i * len(cores) // parts :][:1]) for i in range(parts)]
+    if len({core.kind for core in cores}) > 1:
+        return [share[:cap] for share in _of_each_kind(cores, parts)]
     price, cuts = _cuts(cores, parts)
     if price:
         # Groups of unequal size, as after a cpuset, may fit better with the largest first.
@@ -229,6 +271,23 @@ def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[li
     if cap is not None:
         shares = _capped(cores, shares, cap)
     return [list(cores[start:stop]) for start, stop in shares]
+
+
+def _of_each_kind(cores: Sequence[Core], parts: int) -> list[list[Core]]:
+    """Shares with as many of each kind, and of all together, give or take one; fast ones first.
+
+    The larger parts of the kinds are dealt around, each kind going on where the last one ended.
+    """
+    shares: list[list[Core]] = [[] for _ in range(parts)]
+    dealt = 0
+    for kind in sorted({core.kind for core in cores}):
+        mine = [core for core in cores if core.kind == kind]
+        base, larger = divmod(len(mine), parts)
+        rest = iter(mine)
+        for i, share in enumerate(shares):
+            share += [next(rest) for _ in range(base + ((i - dealt) % parts < larger))]
+        dealt += larger
+    return shares
 
 
 def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:

@@ -6,7 +6,8 @@ domain without allowed CPUs, the rank keeps the domain of its own share.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, values
+from spawnlaunch.base import cpuset
+from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

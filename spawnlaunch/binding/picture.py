@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from itertools import groupby, zip_longest
 
-from spawnlaunch import cpuset
-from spawnlaunch.binding import apply, report
+from spawnlaunch.base import cpuset
+from spawnlaunch.binding import apply, placement
 from spawnlaunch.node import hardware
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ class _Drawing:
         self._colour = colour
         self._waiting: list[tuple[str, cpuset.CpuSet | None]] = [
             *(
-                (report.device_name(node, device.number), device.local_cpus)
+                (placement.device_name(node, device.number), device.local_cpus)
                 for device in node.devices
             ),
             *((f"nic {nic.name}", nic.local_cpus) for nic in node.nics),
@@ -102,6 +102,8 @@ class _Drawing:
         apart = [each.id for each in self._node.numa if not each.cpus]
         if apart:
             yield f"numa {cpuset.format(apart)}: no CPUs"
+        for i, kind in enumerate(self._node.kinds):
+            yield f"{'slower' if i else 'fastest'} cores ({kind.name}): {cpuset.format(kind.cpus)}"
         yield from (f"{name}: place not known" for name, _ in self._waiting)
 
     def _packages(self) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, errors, records, values
-from spawnlaunch.binding import apply, claims, report
-from spawnlaunch.binding.cores import count_cores, share_out, usable_cores, widened
+from spawnlaunch.base import cpuset, errors, records
+from spawnlaunch.binding import apply, claims, placement
+from spawnlaunch.binding.cores import count_cores, cpus_of, share_out, usable_cores, widened
+from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
     from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
     from spawnlaunch.world import identity
@@ -22,6 +23,7 @@ class Plan(records.NamedTuple):
     bindings: tuple[apply.Binding, ...]
     allowed: cpuset.CpuSet  # all that may be used here, reserved ones too
     warnings: tuple[str, ...]
+    shared: cpuset.CpuSet = cpuset.EMPTY  # of the allowed ones, those that ranks share out
 
 
 def bind_ranks(
@@ -35,25 +37,68 @@ def bind_ranks(
     Raises UsageError.
     """
     world, environ = resolution.world, resolution.environ
-    warnings = [*node.warnings, *seen.warnings, *report.openmp_hazards(environ)]
+    warnings = [*node.warnings, *seen.warnings, *placement.openmp_hazards(environ)]
     if request.widen:
         node, refusal = widened(node)
         warnings += refusal
-    task, rank, size = None, world.local_rank, world.local_world_size
-    if world.is_task:
-        devices, masks = resolution.ask_around("step_devices"), resolution.ask_around("masks")
-        own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
-        step_devices = claims.step_devices(node, devices.value if devices else (), size)
-        task = claims.TaskView(rank, step_devices, own_mask)
+    size = world.local_world_size
+    task = view_of_task(node, resolution) if world.is_task else None
     planned = plan(node, seen, size, request.policy, task=task)
-    warnings += [*planned.warnings, *report.of_mask(node, planned.bindings, size, environ)]
-    # Where there is one node to allocate from, the kernel prefers it without being asked.
-    no_choice = len(node.memory_nodes) < 2 and request.mem_bind == values.PREFERRED_MEM
-    mem_bind = values.NO_MEM if no_choice else request.mem_bind
+    bindings = planned.bindings
+    warnings += [*planned.warnings, *placement.of_mask(node, bindings, size, environ)]
+    warnings += placement.of_isolated(node, bindings, size)
+    warnings += placement.of_threads(node, bindings, environ)
+    if node.quotas:
+        from spawnlaunch.binding import quota  # few machines have one
+
+        bindings, lines = quota.limited(request, node, seen, resolution, bindings)
+        warnings += lines
+    bindings, lines = _with_memory(request, node, bindings, world.is_task)
     return planned._replace(
-        bindings=tuple(binding._replace(mem_bind=mem_bind) for binding in planned.bindings),
-        warnings=tuple(dict.fromkeys(warnings)),
+        bindings=bindings,
+        shared=node.cpus_to_share,
+        warnings=tuple(dict.fromkeys([*warnings, *lines])),
     )
+
+
+def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims.TaskView:
+    """What the managers around this task tell of the others on its node."""
+    world = resolution.world
+    rank, size = world.local_rank, world.local_world_size
+    devices, masks = resolution.step_devices(), resolution.masks()
+    own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
+    step_devices = claims.step_devices(node, devices.value if devices else (), size)
+    return claims.TaskView(rank, step_devices, own_mask)
+
+
+def _with_memory(
+    request: flags.Request,
+    node: hardware.Node,
+    bindings: tuple[apply.Binding, ...],
+    is_task: bool,
+) -> tuple[tuple[apply.Binding, ...], list[str]]:
+    """The bindings with how their memory is placed, and what is to be said of that."""
+    warnings: list[str] = []
+    mem_bind = request.mem_bind or values.PREFERRED_MEM
+    # Where there is one node to allocate from, the kernel prefers it without being asked.
+    if len(node.memory_nodes) < 2 and mem_bind == values.PREFERRED_MEM:
+        mem_bind = values.NO_MEM
+    placed = [binding for binding in bindings if binding.cpus and binding.memory_nodes]
+    if placed and mem_bind == values.PREFERRED_MEM and request.mem_bind is None and request.is_live:
+        inherited = apply.memory_policy()
+        if inherited is not None and inherited.mode != apply.MODES[0]:
+            policy = f"{inherited.mode} {cpuset.format(inherited.nodes)}".strip()
+            warnings.append(
+                f"the memory policy {policy} was inherited (numactl, srun --mem-bind) and stays; "
+                "for memory next to each rank's CPUs type --mem-bind preferred"
+            )
+            mem_bind = values.NO_MEM
+    # What kernels refuse depends on how many nodes there are. A task knows its own alone.
+    speaker = 0 if is_task else max(bindings, key=lambda each: len(each.memory_nodes)).local_rank
+    return tuple(
+        binding._replace(mem_bind=mem_bind, tells_memory=binding.local_rank == speaker)
+        for binding in bindings
+    ), warnings
 
 
 def plan(
@@ -71,46 +116,50 @@ def plan(
     """
     warnings: list[str] = []
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
-    usable = cpuset.EMPTY.union(*(core.cpus for core in cores))
     if task is None:
-        made = claims.of_node(node, usable, visible, local_size)
+        made = claims.of_node(node, cores, visible, local_size)
     else:
-        made = claims.of_task(node, usable, visible, local_size, task)
+        made = claims.of_task(node, cores, visible, local_size, task)
     warnings += made.warnings
     if policy.name == values.NONE or not node.cpus_allowed:
-        bindings = _unbound(node, made, policy, warnings)
+        sharers = 1 if task and task.own_mask else local_size
+        bindings = _unbound(node, made, policy, sharers, warnings)
     elif policy.name == values.LIST:
         bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
     else:
-        shares = share_out(made.cpus, cores, policy.threads)
+        shares = share_out(made.all, cores, policy.threads)
         if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
             from spawnlaunch.binding import domains
 
+            usable = cpus_of(cores)
             shares = domains.domains_around(policy.name, node, made.ranks, shares, usable, warnings)
         bindings = []
         for rank in made.ranks:
-            cpus, threads = usable, max(1, len(cores) // made.sharers)
-            note = "no allowed CPU is next to its device"
-            if rank.claim is not None:
-                cpus, threads = shares[rank.claim].cpus, len(shares[rank.claim].cores)
-                note = "" if shares[rank.claim].alone else "shares cores"
-            bindings.append(_binding(node, rank, cpus, threads, note))
-        warnings += report.of_shares(made.ranks, usable, shares, policy)
+            share = shares[rank.claim]
+            note = "" if share.alone else "shares cores"
+            note = "no allowed CPU is next to its device" if rank.is_away else note
+            threads = min(len(share.cores), count_cores(node, share.cpus))
+            bindings.append(_binding(node, rank, share.cpus, threads, note))
+        warnings += placement.of_shares(made.ranks, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
 def _unbound(
-    node: hardware.Node, made: claims.Claims, policy: values.Policy, warnings: list[str]
+    node: hardware.Node,
+    made: claims.Claims,
+    policy: values.Policy,
+    sharers: int,
+    warnings: list[str],
 ) -> list[apply.Binding]:
-    """Ranks that are not bound, which share the allowed CPUs."""
+    """Ranks that are not bound, and share the allowed CPUs with as many as `sharers` in all."""
     # "auto" means what is best here, which is nothing where there are no masks.
     if policy.name not in (values.NONE, values.AUTO):
         warnings.append(
             f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
         )
-    allowed, none = node.cpus_allowed, cpuset.EMPTY
+    allowed, none = node.cpus_to_share, cpuset.EMPTY
     cores = count_cores(node, allowed or node.cpus_online)
-    threads = policy.threads or max(1, cores // made.sharers)
+    threads = policy.threads or max(1, cores // sharers)
     return [
         apply.Binding(
             rank.local_rank, rank.device, none, none, threads,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 from contextlib import suppress
 from typing import Any
 from unittest import SkipTest
 
-from spawnlaunch import errors, failures
-from spawnlaunch.calling import exceptions, shipping
+from spawnlaunch import failures
+from spawnlaunch.base import errors
+from spawnlaunch.calling import sending
 
 SEEN = "its output may say why"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
@@ -47,7 +49,7 @@ class WorkerError(LaunchError):
 
 def refusal(directory: str) -> errors.UsageError | None:
     """Why the launcher has started nothing; None: it has."""
-    with suppress(FileNotFoundError), open(os.path.join(directory, shipping.REFUSED)) as file:
+    with suppress(FileNotFoundError), open(os.path.join(directory, sending.REFUSED)) as file:
         return errors.UsageError(file.read())
     return None
 
@@ -68,7 +70,7 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     found = []
     for rank in _ranks(directory, attempt, told):
         outcome = _outcome(directory, attempt, rank)
-        if not isinstance(outcome, shipping.Returned):
+        if not isinstance(outcome, sending.Returned):
             raise WorkerError(f"rank {rank} ended before its function returned; {SEEN}", 0, rank)
         found.append(outcome.value)
     return found
@@ -85,7 +87,7 @@ def _told(ended: str) -> Any:
 
 def _left(directory: str) -> list[tuple[int, int]]:
     """Attempt and rank of each outcome that is there, or is owed."""
-    names = [name.removesuffix(shipping.UNFINISHED).split(".") for name in os.listdir(directory)]
+    names = [name.removesuffix(sending.UNFINISHED).split(".") for name in os.listdir(directory)]
     return [
         (int(name[0]), int(name[1])) for name in names if name[0].isdecimal() and len(name) == 2
     ]
@@ -101,13 +103,13 @@ def _ranks(directory: str, attempt: int, told: Any) -> list[int]:
 def _outcome(directory: str, attempt: int, rank: int) -> object:
     """What a rank has left; None: nothing. Raises LaunchError where it cannot be read here."""
     try:
-        return shipping.get(os.path.join(directory, f"{attempt}.{rank}"))
+        return sending.get(os.path.join(directory, f"{attempt}.{rank}"))
     except FileNotFoundError:
         return None
     except Exception as error:
         raise LaunchError(
-            f"what rank {rank} returned cannot be unpickled here: {exceptions.words(error)}; "
-            f"{shipping.RETURN} (of a DistributedDataParallel its module.state_dict())",
+            f"what rank {rank} returned cannot be unpickled here: {error!r}; return numbers, text, "
+            "tensors, or records of them (of a DistributedDataParallel its module.state_dict())",
             0,
         ) from error
 
@@ -131,42 +133,42 @@ def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseExcept
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
     """The exception for a rank that has raised one, or has ended with 0 and left nothing."""
     outcome = _outcome(directory, attempt, rank)
-    if isinstance(outcome, shipping.Raised):
+    if isinstance(outcome, sending.Raised):
         return _raised(outcome, rank, status)
     with (
         suppress(OSError),
-        open(os.path.join(directory, f"{attempt}.{rank}{shipping.UNFINISHED}")) as file,
+        open(os.path.join(directory, f"{attempt}.{rank}{sending.UNFINISHED}")) as file,
     ):
         return WorkerError(f"{file.read()}: {LOOK}; {SEEN}", status, rank)
     return None
 
 
-def _raised(outcome: shipping.Raised, rank: int, status: int) -> BaseException:
+def _raised(outcome: sending.Raised, rank: int, status: int) -> BaseException:
     """The exception that the caller gets for what a rank raised.
 
     An error becomes the cause of a WorkerError. What means "end" or "skip" (SystemExit with a
-    status, KeyboardInterrupt, skips of unittest and pytest) is raised as itself, so that a shell or
-    a runner of tests understands it. sys.exit(0) is a WorkerError: the function never returned.
+    status, KeyboardInterrupt, unittest.SkipTest) is raised as itself, so that a shell or a runner
+    of tests understands it. sys.exit(0) is a WorkerError: the function never returned.
     """
-    error = exceptions.arrived(outcome.error)
-    words = outcome.error.words
+    error, words = Exception(outcome.words), outcome.words
+    if outcome.error is not None:
+        with suppress(Exception):  # a module that is not here
+            error = pickle.loads(outcome.error)
     ends_well = isinstance(error, SystemExit) and not error.code
     if ends_well:
         words = "sys.exit(0) before the function returned; let it return"
     message = f"rank {rank}: {words}\n\n{outcome.traceback.rstrip()}"
     failure = WorkerError(message, status, rank, outcome.traceback)
-    is_meant = isinstance(error, SkipTest) or type(error).__module__ == "_pytest.outcomes"
-    if ends_well or (isinstance(error, Exception) and not is_meant):
+    if ends_well or (isinstance(error, Exception) and not isinstance(error, SkipTest)):
         failure.__cause__ = error
         return failure
-    # The other way round: the WorkerError is its cause, and behind that what caused it before.
-    failure.__cause__, error.__cause__ = error.__cause__ or error.__context__, failure
+    error.__cause__ = failure
     return error
 
 
 def noted(error: BaseException, directory: str) -> BaseException:
     """With what the launcher has not said itself, being quiet."""
-    with suppress(OSError), open(os.path.join(directory, shipping.SAID)) as file:
+    with suppress(OSError), open(os.path.join(directory, sending.SAID)) as file:
         said = file.read().rstrip()
         if said and sys.version_info >= (3, 11):
             error.add_note(said)

@@ -14,15 +14,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spawnlaunch import apart
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from types import FrameType
     from typing import TextIO
-
-AT_ONCE = 1 << 16  # bytes; as much as a pipe holds
 
 
 def run(command: Sequence[str]) -> int:
@@ -34,12 +34,13 @@ def run(command: Sequence[str]) -> int:
     for stream in filter(None, streams):
         stream.flush()
     with _interrupts() as running:
-        launcher = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=_target(sys.stdout, sys.__stdout__, 1),
-            stderr=_target(sys.stderr, sys.__stderr__, 2),
-        )
+        with apart.unfollowed():
+            launcher = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=apart.target(sys.stdout, sys.__stdout__, 1),
+                stderr=apart.target(sys.stderr, sys.__stderr__, 2),
+            )
         running.append(launcher)
         try:
             with launcher:
@@ -49,16 +50,6 @@ def run(command: Sequence[str]) -> int:
             if launcher.poll() is None:  # what goes wrong here ends it
                 launcher.terminate()
                 launcher.wait()
-
-
-def _target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
-    """What Popen is told of a stream: None is ours."""
-    if stream is None:
-        return subprocess.DEVNULL
-    try:
-        return None if stream is first and stream.fileno() == fd else subprocess.PIPE
-    except (OSError, ValueError):  # it is no file
-        return subprocess.PIPE
 
 
 def _copy(launcher: subprocess.Popen[bytes], streams: Sequence[TextIO | None]) -> None:
@@ -75,7 +66,7 @@ def _copy(launcher: subprocess.Popen[bytes], streams: Sequence[TextIO | None]) -
 
 def _copy_part(key: selectors.SelectorKey) -> bool:
     """Write what a pipe has by now; False: that is its end."""
-    data = os.read(key.fd, AT_ONCE)
+    data = os.read(key.fd, apart.AT_ONCE)
     decoder, stream = key.data
     stream.write(decoder.decode(data, final=not data))
     stream.flush()

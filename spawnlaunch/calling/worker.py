@@ -10,8 +10,11 @@ from __future__ import annotations
 import faulthandler
 import inspect
 import os
+import pickle
 import sys
 import traceback
+
+from spawnlaunch.calling import sending
 
 
 def main(directory: str) -> None:
@@ -20,43 +23,47 @@ def main(directory: str) -> None:
     The status is 1 where it raises, and that of a SystemExit; one of 0 is a failure, too.
     """
     from spawnlaunch import witness
-    from spawnlaunch.calling import shipping
 
     faulthandler.enable()
     witness.begin()
     attempt, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
     outcome = os.path.join(directory, f"{attempt}.{rank}")
     try:
-        function, args = shipping.receive(directory)
+        function, args = sending.receive(directory)
         value = function(*args)
         if inspect.iscoroutine(value):
             import asyncio
 
             value = asyncio.run(value)
         try:
-            shipping.put(shipping.Returned(value), outcome)
+            sending.put(sending.Returned(value), outcome)
         except OSError:
             raise  # a full disk, or somebody has removed the directory
         except Exception as error:
             kind = type(value).__name__
             raise TypeError(
                 f"the function returned a{'n' * (kind[0] in 'aeio')} {kind} that cannot be "
-                f"pickled: {error}; {shipping.RETURN}"
+                f"pickled: {error}; return numbers, text, tensors, or records of them"
             ) from error
     except BaseException as error:
-        shipping.put(_raised(error), outcome)
+        sending.put(_raised(error), outcome)
         code = error.code if isinstance(error, SystemExit) else 1
         sys.exit(code if isinstance(code, int) and code & 0xFF else 1)
 
 
 def _raised(error: BaseException) -> object:
-    from spawnlaunch.calling import exceptions, shipping
-
     shown = error.__traceback__
     while shown and shown.tb_frame.f_code.co_filename == __file__:
         shown = shown.tb_next
     text = "".join(traceback.format_exception(type(error), error, shown))
-    return shipping.Raised(exceptions.sent(error), text)
+    words = "".join(traceback.format_exception_only(type(error), error.with_traceback(None)))
+    try:
+        data = sending.dumps(error)
+        again = pickle.loads(data)
+    except Exception:  # whatever its class does
+        return sending.Raised(words.strip(), None, text)
+    is_same = (type(again), str(again)) == (type(error), str(error))
+    return sending.Raised(words.strip(), data if is_same else None, text)
 
 
 if __name__ == "__main__":

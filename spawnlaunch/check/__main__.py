@@ -1,26 +1,46 @@
-"""Run on every rank; rank 0 prints the table and what is wrong. See the package's docstring."""
+"""Run on every rank; rank 0 prints the table and what is wrong. See HELP."""
 
-from spawnlaunch import finder
+import sys
 
-finder.order()
+from spawnlaunch.base import own_path
 
-import argparse
+PATH = own_path.take() if __name__ == "__main__" else sys.path
+
 import json
 import os
-import sys
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spawnlaunch import arguments, check, errors, printing, values
 from spawnlaunch import node as nodes
-from spawnlaunch.check import findings, verdicts
-from spawnlaunch.check.facts import Facts, look, mask
-from spawnlaunch.check.verdict import FAIL, OK, WARN, Verdict
-from spawnlaunch.node import hardware
+from spawnlaunch.base import arguments, errors, printing
+from spawnlaunch.cli import flags, values
+from spawnlaunch.world import identity, resolve
+
+if TYPE_CHECKING:
+    from spawnlaunch.check.facts import Facts
+    from spawnlaunch.check.verdicts import Verdict
 
 NAME = "spawnlaunch.check"
+# Not the docstring, which python -OO leaves out.
+HELP = """\
+A worker program: every rank reports what it really got; rank 0 says what is wrong with it.
+
+    python -m spawnlaunch --nproc 8 -m spawnlaunch.check
+    srun --kill-on-bad-exit=1 -n 16 python -m spawnlaunch.check
+    torchrun --nproc-per-node 8 -m spawnlaunch.check
+    srun --kill-on-bad-exit=1 -n 16 python -m spawnlaunch.check --all
+
+It runs under any launcher. It imports torch, starts a DataLoader worker and a parallel computation,
+and only then looks: a mask that was right at the start may have been lost by then. It compares the
+ranks' software, their speed and their clocks, too. A fault is named with its ranks and with what to
+type, and the exit status is 1; load, quotas and the like are noted, and are no fault.
+
+With --all it measures more, before a long job: how fast devices and all-reduces are, and which
+limits the ranks have.
+"""
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 GLOO = "GLOO_SOCKET_IFNAME"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
@@ -28,14 +48,11 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 
 def main() -> int:
     """The exit status: 1 where something is wrong, on every rank."""
-    at_start = mask()
-    parser = arguments.Parser(NAME, check.__doc__)
+    at_start = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
+    parser = arguments.Parser(NAME, HELP)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
-        "--all",
-        action="store_true",
-        help="measure more: devices, memory, all-reduce, disks, limits, and what of this site "
-        "would stop a job of a thousand nodes",
+        "--all", action="store_true", help="measure more: devices, all-reduce, limits"
     )
     parser.add_argument(
         "--warn-only", action="store_true", help="end with status 0 whatever is wrong"
@@ -50,29 +67,32 @@ def main() -> int:
 
         shared_errors.refuse(error, os.environ, NAME)
         return 2
-    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    from spawnlaunch.check import facts, verdicts  # which import torch: the mask was read before
+
     node = nodes.read()
-    mine = look(node, rank, local_rank, at_start, os.environ)
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    mine = facts.derive(node, rank, local_rank, facts.look(at_start), os.environ)
     try:
-        everyone, measured = _gather(node, mine, options)
+        everyone, measured = _gather(node, mine, with_all=options.all)
     except RuntimeError as error:  # torch.distributed's
         said = str(error).partition("\n")[0]
         printing.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
         return 1
-    found = [*findings.findings(everyone), *verdicts.verdicts(measured)]
+    found = [*verdicts.of_bindings(everyone), *verdicts.of_measured(measured)]
     if rank == 0:
-        said = _as_json(everyone, measured, found) if options.json else ""
-        page = said or "\n".join(_page(everyone, found, with_all=options.all))
+        shown = [one for one in found if options.all or one.status != verdicts.OK]
+        page = "\n".join(_page(everyone, shown))
+        if options.json:
+            ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
+            page = json.dumps({"ranks": [*ranks], "verdicts": [each._asdict() for each in found]})
         if status := printing.print_page(page, NAME):
             return status
-    has_failed = any(verdict.status == FAIL for verdict in found)
+    has_failed = any(verdict.status == verdicts.FAIL for verdict in found)
     return int(has_failed and not options.warn_only)
 
 
 def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, find out who we are ourselves."""
-    from spawnlaunch.world import identity, resolve
-
     if all(os.environ.get(name) for name in RANKS):
         for name in RANKS:
             identity.number(name, os.environ)
@@ -84,8 +104,6 @@ def _derive_world() -> None:
                 f"free port there, or unset {' '.join(RANKS)}"
             )
         return
-    from spawnlaunch import flags
-
     request = flags.Request(program=flags.Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
     one = identity.Capacity(devices=0, cpus=1)  # who is no launcher is one rank
@@ -93,89 +111,64 @@ def _derive_world() -> None:
     resolution, _ = resolve.prepare_host(resolution, os.uname().nodename)
     me = resolution.world
     os.environ.update(
-        RANK=str(me.rank),
-        WORLD_SIZE=str(me.world_size),
-        LOCAL_RANK=str(me.local_rank),
-        MASTER_ADDR=me.master_addr,
-        MASTER_PORT=str(me.master_port),
+        {name: str(getattr(me, name.lower())) for name in (*RANKS, *identity.MASTER)},
         TORCHELASTIC_USE_AGENT_STORE="False",
         **resolution.exports,
     )
 
 
 def _gather(
-    node: hardware.Node, mine: Facts, options: argparse.Namespace
-) -> tuple[list[Facts], list[dict[str, Any]]]:
+    node: nodes.Node, mine: "Facts", *, with_all: bool
+) -> tuple[list["Facts"], list[dict[str, Any]]]:
     """The facts of all ranks, in their order, and what they have measured."""
     import torch.distributed as dist
 
-    from spawnlaunch.check import measures
+    from spawnlaunch.check import facts, verdicts
 
     environ = dict(os.environ)
-    chosen = environ.get(GLOO) or "lo"
-    if not verdicts.are_there(GLOO, chosen, measures.interfaces()):
+    if not verdicts.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
         os.environ.pop(GLOO, None)  # which is said; without it there is somebody to say it to
     dist.init_process_group("gloo")
-    everyone: list[Facts] = [mine] * dist.get_world_size()
-    dist.all_gather_object(everyone, mine)
-    measured: list[dict[str, Any]] = [{}] * dist.get_world_size()
-    own = measures.measure(node, mine, environ)
-    if options.all:
-        own |= measures.measure_all(mine.rank, mine.local_rank)
-    dist.all_gather_object(measured, own)
+    own = {"rank": mine.rank, "host": mine.host, **facts.measure(node, mine, environ)}
+    if with_all:
+        own |= facts.measure_all(mine.rank, mine.local_rank)
+    found = facts.of_each((mine, own))
+    # From now on each rank ends by itself, though others have ended with a fault before it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    dist.barrier()
     dist.destroy_process_group()
-    return everyone, measured
+    return [its for its, _ in found], [measured for _, measured in found]
 
 
-def _as_json(
-    everyone: Sequence[Facts], measured: Sequence[dict[str, Any]], found: Sequence[Verdict]
-) -> str:
-    """What is wrong is among "findings", and all that was looked at among "verdicts"."""
-    wrong = [each for each in found if each.status in (WARN, FAIL)]
-    return json.dumps({
-        "ranks": [facts._asdict() for facts in everyone],
-        "findings": [{"rule": each.name, **each._asdict()} for each in wrong],
-        "measured": measured,
-        "verdicts": [verdict._asdict() for verdict in found],
-    })  # fmt: skip
-
-
-def _page(everyone: Sequence[Facts], found: Sequence[Verdict], *, with_all: bool) -> Iterator[str]:
+def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[str]:
     """The table, a line for each verdict, its remedy below it, and what they come to."""
     rows = [COLUMNS, *map(_row, everyone)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     yield ""
-    told = [verdict for verdict in found if with_all or verdict.status != OK]
-    width = max((len(verdict.name) for verdict in told), default=0)
-    for verdict in told:
+    width = max((len(verdict.name) for verdict in shown), default=0)
+    for verdict in shown:
         yield f"{verdict.status:4}  {verdict.name.ljust(width)}  {verdict.message}"
-        if verdict.remedy and verdict.status != OK:
+        if verdict.remedy:
             yield f"{'':{width + 8}}{verdict.remedy}"
-    if told:
+    if shown:
         yield ""
-    counts = Counter(verdict.status for verdict in found)
-    wrong = [(FAIL, "fault"), (WARN, "warning")]
-    said = [f"{counts[how]} {what}{'s' * (counts[how] > 1)}" for how, what in wrong if counts[how]]
-    yield " and ".join(said) or "nothing is wrong"
+    counts = Counter(verdict.status for verdict in shown)
+    wrong = [(counts["fail"], "fault"), (counts["warn"], "warning")]
+    said = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in wrong if n)
+    yield said or "No problems found."
 
 
-def _row(facts: Facts) -> tuple[str, ...]:
-    same = facts.loader_cpus == facts.cpus
-    return (
-        str(facts.rank),
-        facts.host,
-        str(facts.local_rank),
-        facts.device_address or "-",
-        facts.numa or "-",
-        facts.cpus or "any",
-        str(facts.cores),
-        facts.memory,
-        str(facts.omp_threads),
-        "same" if same else facts.loader_cpus or "any",
-    )
+def _row(facts: "Facts") -> tuple[str, ...]:
+    device, numa, cpus = facts.device_address or "-", facts.numa or "-", facts.cpus or "any"
+    loader = "same" if facts.loader_cpus == facts.cpus else facts.loader_cpus or "any"
+    return (f"{facts.rank}", facts.host, f"{facts.local_rank}", device, numa, cpus,
+            f"{facts.cores}", facts.memory, f"{facts.omp_threads}", loader)  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        sys.path[:] = PATH

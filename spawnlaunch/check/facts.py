@@ -1,17 +1,34 @@
-"""What this rank really has, looked at after torch has been at work."""
+"""What this rank really has after torch has been at work, and what it measures.
+
+All ranks measure at the same time, as they work at the same time. The results are plain values, for
+JSON and for `verdicts`, which judges.
+
+Sources: proc(5) for loadavg and stat; sched-bwc.rst and cgroup-v2.rst for a quota of CPU time.
+What cannot be read is not known, and then nothing is said of it.
+"""
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import NamedTuple
+import platform
+import resource
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median_high
+from typing import Any, NamedTuple
 
-from spawnlaunch import cpuset, nodewide, reading
-from spawnlaunch.binding import apply, report
+import numpy
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from spawnlaunch import __version__
+from spawnlaunch.base import cpuset, nodewide, reading
+from spawnlaunch.bench import effort
+from spawnlaunch.binding import apply, claims, placement, plan
 from spawnlaunch.binding.cores import count_cores
-from spawnlaunch.node import hardware, sysfs, visible
-
-# Of linux/mempolicy.h, by their numbers.
-MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
+from spawnlaunch.node import cgroup, hardware, sysfs, visible
+from spawnlaunch.run import environment
+from spawnlaunch.world import identity, managers
 
 
 class Facts(NamedTuple):
@@ -36,21 +53,53 @@ class Facts(NamedTuple):
     memory: str  # memory policy: mode and nodes
     memory_near: str  # NUMA nodes of the mask that have memory
     memory_allowed: str  # NUMA nodes that this process may allocate from; "" where unknown
-    omp_threads: int  # what torch computes with, or OMP_NUM_THREADS, which torch may cut
+    omp_threads: int  # what torch computes with, or is told to, which torch may cut
+    threads_by: tuple[str, ...]  # the variables that tell it to compute with more than the mask has
     launched: bool  # by this package's launcher
     given: str  # the CPUs that its launcher divides; without one, the mask at the start
-    given_cores: int  # of these, those next to the device, where some are
+    by_default: str  # what the launcher, without flags, gives this rank of them
+    default_cores: int  # the physical cores in that
+    best_cores: int  # those that it would give this rank if all CPUs were allowed
     wider: str  # how to start with more of them; "" where they are all
     nearer: str  # how to start with some next to the device; "" where some are
+    isolated: str  # how to start on isolated CPUs; "" where these are too few
     openmp: tuple[str, ...]  # OpenMP's variables that move threads
-    oversubscribed: bool  # --oversubscribe was typed: to share is meant
+    typed: tuple[str, ...]  # flags of its launcher: those of binding, and --oversubscribe
 
 
-class MemoryPolicy(NamedTuple):
-    """The memory policy of this thread, as the kernel tells it."""
+class Observation(NamedTuple):
+    """What the system says of this process after torch has been at work; each as in Facts."""
 
-    mode: str  # "default", "preferred", "bind", "interleave", "local" or "preferred-many"
-    nodes: frozenset[int]
+    host: str
+    pid: int
+    cpus_at_start: str
+    cpus: str
+    threads: tuple[str, ...]
+    loader_cpus: str
+    memory: str
+    memory_allowed: str
+    omp_threads: int  # what torch computes with
+
+
+FOR_S = 1.0  # of each measurement
+QUICK_S = 0.25  # of the one that is always made
+TIMES = 4  # that it is made again while a rank is slow: what slows it for a moment is no fault
+SLOW = 0.8  # of what is usual: such a rank holds up all others
+CPU_SIDE, DEVICE_SIDE = 512, 8192  # of the matrices that are multiplied
+SUMMED = 16 << 20  # bytes that are added up over ranks
+SUMS = 5
+ROUNDS = 8  # of questions for the time
+WITHIN, BETWEEN = "within the node", "between nodes"  # names of sums
+# What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
+NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+RUNNING = ("up", "unknown")  # of operstate
+LIMITS = {
+    "memlock": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC,
+}  # fmt: skip
+DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
+# Came with torch 2.6; torch.cuda has the functions of it that are called here.
+accelerator: Any = getattr(torch, "accelerator", torch.cuda)
 
 
 def mask() -> frozenset[int]:
@@ -58,74 +107,109 @@ def mask() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
-def look(
-    node: hardware.Node,
-    rank: int,
-    local_rank: int,
-    at_start: frozenset[int],
-    environ: Mapping[str, str],
-) -> Facts:
+def look(at_start: frozenset[int]) -> Observation:
     """Put torch to work, then look at this process."""
-    loader = _loader_mask()
-    omp_threads = _compute()
-    now = mask()
+    loader: DataLoader[list[int]] = DataLoader(
+        _Mask(),  # type: ignore[arg-type]  # it has what a map-style data set needs
+        num_workers=1,
+        batch_size=None,
+    )
+    of_loader = frozenset(int(cpu) for cpu in next(iter(loader)))
+    torch.ones(512, 512) @ torch.ones(512, 512)  # starts the threads that computations run in
+    now, policy = mask(), apply.memory_policy()
+    return Observation(
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        cpus_at_start=cpuset.format(at_start),
+        cpus=cpuset.format(now),
+        threads=_thread_masks(now),
+        loader_cpus=cpuset.format(of_loader),
+        memory=f"{policy.mode} {cpuset.format(policy.nodes)}".strip() if policy else "unknown",
+        memory_allowed=sysfs.fields("/proc/self/status", ":").get("Mems_allowed_list", ""),
+        omp_threads=torch.get_num_threads(),
+    )
+
+
+def derive(
+    node: hardware.Node, rank: int, local_rank: int, its: Observation, environ: Mapping[str, str]
+) -> Facts:
+    """The facts of a rank: what its process has, and what it could have on this node."""
+    now = parsed(its.cpus)
     seen = visible.visible(node, environ)
     device = seen.device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
     divided = environ.get(nodewide.NODE_CPUS) if launched else None
-    given = at_start if divided is None else cpuset.parse(divided)
-    near = given & local if local else given
+    given = parsed(its.cpus_at_start if divided is None else divided)
     there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
+    near = local & there.cpus_to_share if local else given
+    places = [each.local_cpus for each in node.devices if each.local_cpus]
+    by_default = _by_default(there, seen, local_rank, environ)
+    told = placement.told_threads(environ)
+    usual = node.cpus_online - node.isolated or node.cpus_online
+    isolated = placement.isolated_near(node, places)
+    suffices = count_cores(node, isolated) >= _size(local_rank, environ)
+    whole = node._replace(cpus_allowed=node.cpus_online)
+    observed = its._replace(omp_threads=max(its.omp_threads, *told.values(), 0))
     return Facts(
+        **observed._asdict(),
         rank=rank,
         local_rank=local_rank,
-        host=os.uname().nodename,
-        pid=os.getpid(),
         device=device,
         device_address=place.address if place else None,
         device_cpus=None if local is None else cpuset.format(local),
         device_numa=place.numa if place else None,
         devices_seen=len(seen.devices),
-        cpus_at_start=cpuset.format(at_start),
-        cpus=cpuset.format(now),
-        threads=_thread_masks(now),
-        loader_cpus=cpuset.format(loader),
         cores=count_cores(node, now),
-        cores_of_node=len(node.cores),
+        cores_of_node=count_cores(node, usual),
         numa=cpuset.format(each.id for each in node.numa if each.cpus & now),
-        memory=_memory(),
         memory_near=cpuset.format(
             each.id for each in node.numa if each.cpus & now and each.memory != 0
         ),
-        memory_allowed=sysfs.fields("/proc/self/status", ":").get("Mems_allowed_list", ""),
-        omp_threads=max(omp_threads, _told_threads(environ)),
+        threads_by=tuple(name for name, number in told.items() if number > len(now)),
         launched=launched,
         given=cpuset.format(given),
-        given_cores=count_cores(node, near or given),
-        wider="" if given >= node.cpus_online else report.wider(there, environ, tasks),
-        nearer=report.wider(there, environ, tasks, local) if local and given and not near else "",
-        openmp=tuple(line.partition("=")[0] for line in report.openmp_hazards(environ)),
-        oversubscribed=_is_oversubscribed(),
+        by_default=cpuset.format(by_default),
+        default_cores=count_cores(node, by_default),
+        best_cores=count_cores(node, _by_default(whole, seen, local_rank, environ)),
+        wider="" if given >= usual else placement.wider(there, environ, tasks),
+        nearer=placement.nearer(there, environ, tasks, local, places) if local and not near else "",
+        isolated=f"with taskset -c {cpuset.format(isolated)}" if suffices else "",
+        openmp=tuple(line.partition("=")[0] for line in placement.openmp_hazards(environ)),
+        typed=tuple(environ.get(environment.TYPED, "").split()) if launched else (),
     )
 
 
-def _told_threads(environ: Mapping[str, str]) -> int:
-    """OMP_NUM_THREADS, of whose list the first is for the outermost loops; 0 where it is none."""
-    first = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if reading.is_number(first) else 0
+def parsed(cpus: str) -> cpuset.CpuSet:
+    """The CPUs of a list as Facts have it."""
+    return cpuset.parse(cpus) if cpus else cpuset.EMPTY
 
 
-def _is_oversubscribed() -> bool:
-    """Whether a launcher of ours above this process was told so: ranks have its command line."""
-    import psutil  # what says that a package is missing is imported before
+def _by_default(
+    there: hardware.Node, seen: visible.Visible, local_rank: int, environ: Mapping[str, str]
+) -> cpuset.CpuSet:
+    """The CPUs that the launcher gives this rank where no flag is typed."""
+    size = _size(local_rank, environ)
+    task = claims.TaskView(local_rank) if len(seen.devices) == 1 < size else None
+    if _is_launched(environ) and environment.MARK not in environ:
+        world = identity.World(
+            mode=identity.TASK, rank=local_rank, world_size=size, local_rank=local_rank,
+            local_world_size=size, node_rank=None, nnodes=None, master_addr="", master_port=0,
+            run_id="",
+        )  # fmt: skip
+        around = tuple(managers.around(environ))
+        resolution = identity.Resolution(world, {}, (), (), environ, around=around)
+        task = plan.view_of_task(there, resolution)
+    bindings = plan.plan(there, seen, size, task=task).bindings
+    return bindings[0 if task else local_rank].cpus
 
-    words: list[str] = []
-    with suppress(psutil.Error, OSError):  # one of them may just have ended
-        for each in psutil.Process().parents():
-            words += each.cmdline()
-    return "--oversubscribe" in words
+
+def _size(local_rank: int, environ: Mapping[str, str]) -> int:
+    """How many ranks are on this node."""
+    told = environ.get("LOCAL_WORLD_SIZE", "")
+    size = int(told) if reading.is_number(told) else _tasks(environ)
+    return max(size, local_rank + 1)
 
 
 def _is_launched(environ: Mapping[str, str]) -> bool:
@@ -150,25 +234,6 @@ class _Mask:
         return sorted(mask())
 
 
-def _loader_mask() -> frozenset[int]:
-    from torch.utils.data import DataLoader
-
-    loader: DataLoader[list[int]] = DataLoader(
-        _Mask(),  # type: ignore[arg-type]  # it has what a map-style data set needs
-        num_workers=1,
-        batch_size=None,
-    )
-    return frozenset(int(cpu) for cpu in next(iter(loader)))
-
-
-def _compute() -> int:
-    """Start the threads that computations run in; the result is their number."""
-    import torch
-
-    torch.ones(512, 512) @ torch.ones(512, 512)
-    return torch.get_num_threads()
-
-
 def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
     """The main thread's mask and every other one that a thread of this process has."""
     masks = {cpuset.format(main): None}
@@ -184,25 +249,211 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
     return tuple(masks)
 
 
-def memory_policy() -> MemoryPolicy | None:
-    """The policy of this thread; None where it cannot be asked."""
-    from array import array
-
-    mode, words = array("i", [0]), array("Q", bytes(apply.MAX_NODES // 8))
-    if apply.call(0, mode.buffer_info()[0], words.buffer_info()[0], apply.MAX_NODES, 0, 0):
-        return None
-    nodes = frozenset(
-        i * apply.WORD + bit
-        for i, word in enumerate(words)
-        for bit in range(apply.WORD)
-        if word >> bit & 1
-    )
-    known = mode[0] & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
-    return MemoryPolicy(MODES[known] if known < len(MODES) else str(known), nodes)
+# What is measured
 
 
-def _memory() -> str:
-    policy = memory_policy()
-    if policy is None:
-        return "unknown"
-    return f"{policy.mode} {cpuset.format(policy.nodes)}".strip()
+def device_of(local_rank: int) -> torch.device:
+    """The accelerator that a script takes by its local rank, else the CPU."""
+    if not accelerator.is_available():
+        return torch.device("cpu")
+    return torch.device(local_rank % accelerator.device_count())  # a number is an accelerator's
+
+
+def measure(node: hardware.Node, mine: Facts, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What takes no time; `environ` has the variables as they were at the start."""
+    return {
+        "versions": versions(),
+        "computes_on": "cpu",
+        **_speed_of_cpus(),
+        "nics": nics_of(node, mine.device, environ),
+        "clock_s": _clock(mine.rank),
+        "surroundings": _surroundings(cpuset.parse(mine.given)),
+    }
+
+
+def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
+    """What --all has beside that."""
+    host, device = os.uname().nodename, device_of(local_rank)
+    hosts = of_each(host)
+    found: dict[str, Any] = {
+        "computes_on": str(device),
+        "limits": {name: _limits(number) for name, number in LIMITS.items()}
+        | {"shm": (_shm_free(), None)},
+    }
+    if device.type != "cpu":
+        found["gflops"] = _rate(device, *_product(device)) / 1e9
+    return {**found, "sums": _sums(device, rank, hosts)}
+
+
+def _speed_of_cpus() -> dict[str, float]:
+    """Matrix products on the CPU by each thread, the best of some times, and who disturbed it."""
+    device = torch.device("cpu")
+    work, threads = _product(device), torch.get_num_threads()
+    mine, others = 0.0, 0.0
+    for _ in range(TIMES):
+        busy_s, began, ran_s = _busy_s(), time.perf_counter(), time.process_time()
+        rate = _rate(device, *work, QUICK_S) / 1e9 / threads
+        took_s, own_s = time.perf_counter() - began, time.process_time() - ran_s
+        if rate > mine:
+            mine, others = rate, max(0.0, _busy_s() - busy_s - own_s) / took_s
+        everyone = of_each(mine)
+        if min(everyone) >= SLOW * median_high(everyone):
+            break
+    return {"gflops": mine * threads, "gflops_per_thread": mine, "others": others}
+
+
+def _busy_s() -> float:
+    """For how long the CPUs of this rank have run anybody, since the start of the machine."""
+    ticks, _ = effort.cpu_ticks(sysfs.text("/proc/stat") or "", mask())
+    return (ticks or 0) * effort.TICK_S
+
+
+def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:
+    """What is around a rank that may use these CPUs; a quota in CPUs, None: there is none."""
+    return {
+        "cpus": len(cpus) or os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "quota_cpus": min((each.cpus for each in cgroup.read_quotas()), default=None),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of what has to be the same on all ranks."""
+    nccl: tuple[int, ...] = ()
+    if dist.is_nccl_available() and torch.version.cuda:
+        nccl = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    drivers = {name: reading.file_text(f"/sys/module/{name}/version") for name in DRIVERS}
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "spawnlaunch": __version__,
+        "CUDA of torch": torch.version.cuda or "none",
+        "HIP of torch": torch.version.hip or "none",
+        "NCCL": ".".join(map(str, nccl)) or "none",
+        "drivers": " ".join(f"{n} {v.strip()}" for n, v in drivers.items() if v) or "none",
+    }
+
+
+def _product(device: torch.device) -> tuple[Callable[[], object], float]:
+    """A matrix product that can be repeated, and its floating-point operations."""
+    on_cpu = device.type == "cpu"
+    side, kind = (CPU_SIDE, torch.float32) if on_cpu else (DEVICE_SIDE, torch.bfloat16)
+    one = torch.ones(side, side, device=device, dtype=kind)
+    other = torch.ones_like(one)
+    return lambda: torch.mm(one, one, out=other), 2.0 * side**3
+
+
+def _rate(
+    device: torch.device, work: Callable[[], object], each: float, for_s: float = FOR_S
+) -> float:
+    """Operations or bytes per second, measured while all ranks work."""
+    for _ in range(2):
+        work()
+    _wait_for(device)
+    dist.barrier()
+    begun, done = time.perf_counter(), 0
+    while time.perf_counter() < begun + for_s:
+        work()
+        done += 1
+        _wait_for(device)
+    return each * done / (time.perf_counter() - begun)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type != "cpu":
+        accelerator.synchronize(device)
+
+
+def _sums(device: torch.device, rank: int, hosts: Sequence[str]) -> dict[str, float]:
+    """GB/s that each rank adds up, of ranks of one node and of one rank of each node."""
+    of_host = {host: [n for n, each in enumerate(hosts) if each == host] for host in hosts}
+    groups = [*((WITHIN, ranks) for ranks in of_host.values()),
+              (BETWEEN, [ranks[0] for ranks in of_host.values()])]  # fmt: skip
+    backend = dist.Backend.default_device_backend_map[device.type]
+    found = {}
+    for name, ranks in groups:  # every rank has to make every group
+        group = dist.new_group(ranks, backend=backend)
+        if rank not in ranks or len(ranks) < 2:
+            continue
+        numbers = torch.zeros(SUMMED // 4, device=device)
+        dist.all_reduce(numbers, group=group)
+        _wait_for(device)
+        begun = time.perf_counter()
+        for _ in range(SUMS):
+            dist.all_reduce(numbers, group=group)
+        _wait_for(device)
+        found[name] = SUMS * SUMMED / (time.perf_counter() - begun) / 1e9
+    return found
+
+
+def _clock(rank: int) -> float:
+    """By how much this clock is ahead of rank 0's, in seconds.
+
+    Of several questions the one that was answered soonest counts: its answer was given between both
+    looks at this clock, which are least apart.
+    """
+    asked = torch.zeros(1, dtype=torch.float64)
+    best = (float("inf"), 0.0)
+    for other in range(1, dist.get_world_size()):
+        for _ in range(ROUNDS):
+            if rank == 0:
+                dist.recv(asked, src=other)
+                dist.send(torch.tensor([time.time()], dtype=torch.float64), dst=other)
+            elif rank == other:
+                before = time.time()
+                dist.send(asked, dst=0)
+                dist.recv(asked, src=0)
+                after = time.time()
+                best = min(best, (after - before, (before + after) / 2 - float(asked)))
+    return best[1]
+
+
+def _limits(number: int) -> tuple[int | None, int | None]:
+    """The soft and the hard one; None: there is none."""
+    soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(number))
+    return soft, hard
+
+
+def _shm_free() -> int:
+    """The bytes of /dev/shm that are free."""
+    room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    return room.f_bavail * room.f_frsize if room else 0
+
+
+def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The adapters, those next to the device first, and what NCCL is told to use."""
+    home = node.devices[number].numa if number is not None else None
+    near = [nic.name for nic in node.nics if home is not None and nic.numa == home]
+    return {
+        "all": [nic.name for nic in node.nics],
+        "near": near,
+        "links": sorted(_links()),
+        "interfaces": interfaces(),
+        **{name: environ.get(name) for name in NETWORK},
+    }
+
+
+def interfaces() -> list[str]:
+    """All that this machine has."""
+    return [name for _, name in socket.if_nameindex()]
+
+
+def _links() -> list[str]:
+    """The interfaces of the network, but for the loopback and those that are known to be down.
+
+    Drivers that do not tell, as of tun and WireGuard, have the state "unknown", and carry all the
+    same (operstates.rst).
+    """
+    states = {
+        name: reading.file_text(f"/sys/class/net/{name}/operstate") or "unknown"
+        for name in interfaces()
+    }
+    return [name for name, its in states.items() if name != "lo" and its.strip() in RUNNING]
+
+
+def of_each(mine: Any) -> list[Any]:
+    """What each rank has, in their order."""
+    box: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(box, mine)
+    return box

@@ -1,31 +1,278 @@
-"""What is said of what was measured: ok, note, warn or fail, with a remedy; a pure function."""
+"""What is wrong with the ranks, and what to do: pure functions of what all ranks have and measured.
+
+No remedy says what is done already, nor what does not fit the place: tests/check/test_remedies.py
+has the circumstances of each text.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median, median_high
-from typing import Any
+from typing import Any, NamedTuple
 
-from spawnlaunch.check import remedies, site
-from spawnlaunch.check.verdict import FAIL, NOTE, OK, WARN, Verdict
-from spawnlaunch.rollcall import groups
+from spawnlaunch.base import cpuset
+from spawnlaunch.binding import placement
+from spawnlaunch.check.facts import BETWEEN, NETWORK, SLOW, WITHIN, Facts, parsed
+from spawnlaunch.rollcall.groups import ranks_of
 
-SLOW = 0.8  # of what is usual: such a rank holds up all others
+# Of these FAIL alone is status 1. A note is what the machine is like, and no fault of the launch.
+OK, NOTE, WARN, FAIL = "ok", "note", "warn", "fail"
 VERY_SLOW = 0.5  # a fault
 SLOW_BESIDE_OTHERS = 0.25  # a fault where others run on the rank's CPUs
 OTHERS = 0.25  # of a CPU, that these have
-FEW_FILES, FEW_PROCESSES = 4096, 4096  # a DataLoader worker opens some for each tensor it sends
-LITTLE_SHM, NO_SHM = 1 << 30, 128 << 20  # Docker gives 64 MiB, which two batches fill
-LITTLE_DISK_GIB, NO_DISK_GIB = 10.0, 1.0
-SLOW_DISK_MB_PER_S = 50.0
+MANY_FILES = 65536
+# Limits of a process: in words, what is enough, and what is too little; a DataLoader worker opens
+# some files for each tensor that it sends.
+LIMITS = {
+    "memlock": ("locked memory (ulimit -l)", float("inf"), 0),  # adapters want it
+    "nofile": ("open files (ulimit -n)", 4096, 256),
+    "nproc": ("processes (ulimit -u)", 4096, 256),
+    "shm": ("shared memory (/dev/shm)", 1 << 30, 128 << 20),  # two batches fill Docker's 64 MiB
+}
 BUSY = 0.5  # load for each CPU
-MUCH_SWAP = 64 << 20
-FAST_GOVERNORS = ("performance", "schedutil")
-GIB = 1 << 30
 CLOCK_S = 1.0  # more mixes up logs, and confuses tools that compare times of files
+LAUNCH = "start with python -m spawnlaunch, which gives every rank its own cores"
+ON_CORES = ("--bind", "--threads", "--reserve-cpus")  # flags that take cores from a rank
+FEWER = "start fewer ranks: few cores are next to their devices"
+NO_DEVICE = "let it see one: look at CUDA_VISIBLE_DEVICES, and at what the job was given (--gpus)"
+MORE_SHM = (
+    "make /dev/shm larger, as loaders send batches through it: mount -o remount,size=8G /dev/shm; "
+    "docker run --shm-size=8g, or --ipc=host; in Kubernetes an emptyDir with medium: Memory"
+)
 
-Rank = Mapping[str, Any]
+Rank = Mapping[str, Any]  # what it measured, with its "rank" and "host"
 
 
-def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
+class Verdict(NamedTuple):
+    """What was looked at, how it is, and what to do."""
+
+    name: str
+    status: str  # OK, NOTE, WARN or FAIL
+    message: str
+    remedy: str = ""
+    ranks: tuple[int, ...] = ()  # whom it is about; empty: all, or no one rank
+
+
+# Bindings
+
+
+def of_bindings(everyone: Sequence[Facts]) -> list[Verdict]:
+    """All that is wrong with them, node by node; what --oversubscribe asked for is noted alone."""
+    found: list[Verdict] = []
+    for host, members in _by(everyone, lambda facts: facts.host).items():
+        on_host = sorted(members, key=lambda facts: facts.local_rank)
+        found += _shared(host, on_host)
+        found += _shared_devices(host, on_host)
+        found += _narrow(host, on_host)
+    found += _without_device(everyone)
+    for facts in everyone:
+        found += _of_rank(facts)
+    return found
+
+
+def _by(ranks: Sequence[Any], value: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The ranks of each value."""
+    found: dict[Any, list[Any]] = {}
+    for one in ranks:
+        found.setdefault(value(one), []).append(one)
+    return found
+
+
+def _status_of_sharing(ranks: Sequence[Facts]) -> str:
+    return NOTE if any("--oversubscribe" in facts.typed for facts in ranks) else FAIL
+
+
+def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
+    """Ranks whose masks overlap, each group of them once."""
+    groups: list[tuple[list[Facts], cpuset.CpuSet]] = []
+    for facts in ranks:
+        mine = parsed(facts.cpus)
+        touching = [group for group in groups if group[1] & mine]
+        groups = [group for group in groups if group not in touching]
+        others = [other for members, _ in touching for other in members]
+        groups.append(([*others, facts], mine.union(*(cpus for _, cpus in touching))))
+    for members, cpus in groups:
+        if len(members) > 1:
+            numbers = tuple(sorted(facts.rank for facts in members))
+            said = f"on {host} ranks {cpuset.format(numbers)} share the CPUs {cpuset.format(cpus)}"
+            remedy = remedy_of_shared(members, ranks)
+            yield Verdict("shared-cores", _status_of_sharing(members), said, remedy, numbers)
+
+
+def remedy_of_shared(members: Sequence[Facts], here: Sequence[Facts]) -> str:
+    """For ranks that share cores, of all that are on this host."""
+    if moved := _moved(members):
+        return remedy_of_drift(moved)
+    first = members[0]
+    is_small = first.cores_of_node < len(here)
+    if is_small and not first.isolated:
+        return "start fewer ranks on this machine, which has fewer cores"
+    if len({facts.given for facts in members}) == 1 and _are_apart(members):
+        return _of_flags(first) if first.launched else LAUNCH
+    if way := first.isolated if is_small else first.wider or first.isolated:
+        return f"start fewer ranks, or {way}"
+    return FEWER
+
+
+def _shared_devices(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
+    """Ranks that take one device, each group of them once."""
+    for device, members in _by(ranks, lambda facts: facts.device).items():
+        if device is not None and len(members) > 1:
+            first, numbers = members[0], tuple(sorted(facts.rank for facts in members))
+            said = f"on {host} {ranks_of(numbers)} take one device, {first.device_address}"
+            remedy = (
+                "start as many workers as there are devices (--nproc gpu), or type --oversubscribe"
+                if first.launched
+                else "start as many ranks as there are devices: python -m spawnlaunch --nproc gpu"
+            )
+            yield Verdict("shared-device", _status_of_sharing(members), said, remedy, numbers)
+
+
+def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
+    """Ranks that see no device where others see some."""
+    without = [facts for facts in everyone if not facts.devices_seen]
+    if 0 < len(without) < len(everyone):
+        numbers = tuple(facts.rank for facts in without)
+        hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
+        said = f"{ranks_of(numbers)} on {hosts}: no device is seen there, and others see some"
+        yield Verdict("no-device", FAIL, said, NO_DEVICE, numbers)
+
+
+def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
+    """Ranks on one core of a machine that has at least two for each, and near these ranks too."""
+    has_two = ranks[0].cores_of_node >= 2 * len(ranks)
+    narrow = [facts for facts in ranks if has_two and facts.cores == 1 < facts.best_cores]
+    if narrow:
+        squeezed = tuple(facts.rank for facts in narrow)
+        there = f"of {ranks[0].cores_of_node} for {len(ranks)} ranks"
+        said = f"on {host} ranks {cpuset.format(squeezed)} have one core each, {there}"
+        yield Verdict("one-core", FAIL, said, remedy_of_narrow(narrow), squeezed)
+
+
+def remedy_of_narrow(members: Sequence[Facts]) -> str:
+    """For ranks that have one core each."""
+    if moved := _moved(members):
+        return remedy_of_drift(moved)
+    first = members[0]
+    if first.launched and first.default_cores > 1 and _are_apart(members):
+        return _of_flags(first)
+    return f"start {first.wider}" if first.wider else FEWER
+
+
+def _of_rank(facts: Facts) -> Iterator[Verdict]:
+    """What is wrong with one rank by itself."""
+    for name, wrong in (
+        ("remote", _remote(facts)),
+        ("far-memory", _far_memory(facts)),
+        ("threads", _too_many_threads(facts)),
+        ("drift", _drifted(facts)),
+    ):
+        if wrong:
+            said, remedy = wrong
+            message = f"rank {facts.rank} on {facts.host} {said}"
+            yield Verdict(name, FAIL, message, remedy, (facts.rank,))
+
+
+def _remote(facts: Facts) -> tuple[str, str] | None:
+    """CPUs that are not next to the device."""
+    if facts.device_cpus is None or not facts.cpus:
+        return None
+    if parsed(facts.cpus) <= parsed(facts.device_cpus) or parsed(facts.numa) == {facts.device_numa}:
+        return None
+    device = f"its device {facts.device_address} is next to {facts.device_cpus}"
+    return f"runs on CPUs {facts.cpus}, and {device}", remedy_of_remote(facts)
+
+
+def remedy_of_remote(facts: Facts) -> str:
+    """For a rank whose CPUs are not next to its device."""
+    if moved := _moved([facts]):
+        return remedy_of_drift(moved)
+    if facts.nearer:
+        return f"start {facts.nearer}"
+    return _of_flags(facts) if facts.launched else f"{LAUNCH}, next to its device"
+
+
+def _far_memory(facts: Facts) -> tuple[str, str] | None:
+    """A policy, or a cpuset, that leaves out every NUMA node of the rank's CPUs."""
+    near = parsed(facts.memory_near)
+    mode, _, nodes = facts.memory.partition(" ")
+    # A policy within a cpuset cannot give more than that.
+    for what, text in (("cpuset", facts.memory_allowed), (f"policy {mode}", nodes)):
+        if near and text and not near & parsed(text):
+            said = f"runs beside NUMA node {facts.memory_near}, and its memory's {what} gives it "
+            return f"{said}that of {text}", remedy_of_far_memory(facts, what == "cpuset")
+    return None
+
+
+def remedy_of_far_memory(facts: Facts, is_cpuset: bool) -> str:
+    """For memory that is away from the CPUs."""
+    if is_cpuset:
+        return f"let the job have the memory of NUMA node {facts.memory_near} (cpuset.mems)"
+    if facts.launched and "--mem-bind" in facts.typed:
+        return "leave --mem-bind out"
+    instead = "--mem-bind preferred" if facts.launched else "--localalloc"
+    return f"start without numactl --membind, or with {instead}"
+
+
+def _too_many_threads(facts: Facts) -> tuple[str, str] | None:
+    """More threads than hardware threads: they wait for each other."""
+    cpus = len(parsed(facts.cpus))
+    if not cpus or facts.omp_threads <= cpus:
+        return None
+    there = f"CPU{'s' * (cpus > 1)} {facts.cpus}"
+    return f"computes with {facts.omp_threads} threads on {there}", remedy_of_threads(facts)
+
+
+def remedy_of_threads(facts: Facts) -> str:
+    """For more threads than CPUs."""
+    if moved := _moved([facts]):
+        return remedy_of_drift(moved)
+    names = facts.threads_by or ("OMP_NUM_THREADS",)
+    values = " ".join(f"{name}={max(1, facts.cores)}" for name in names)
+    return f"unset {' '.join(names)}, or export {values}"
+
+
+def _drifted(facts: Facts) -> tuple[str, str] | None:
+    """Threads or children whose mask is not the one that the process started with."""
+    masks = [("the main thread", facts.cpus), *(("a thread", each) for each in facts.threads[1:]),
+             ("a DataLoader worker", facts.loader_cpus)]  # fmt: skip
+    lost = [f"{who} on {cpus or 'nothing'}" for who, cpus in masks if cpus != facts.cpus_at_start]
+    if not lost:
+        return None
+    said = f"started on CPUs {facts.cpus_at_start} and has {', '.join(dict.fromkeys(lost))}"
+    return said, remedy_of_drift(facts)
+
+
+def remedy_of_drift(facts: Facts) -> str:
+    """For a mask that was lost."""
+    if facts.openmp == (placement.KMP,):
+        return f"unset {placement.KMP}, or set it to disabled"
+    return (
+        f"unset {' '.join(facts.openmp)}" if facts.openmp else "look for a library that sets masks"
+    )
+
+
+def _of_flags(facts: Facts) -> str:
+    """For a rank that the launcher would place better without the flags that were typed."""
+    if typed := [name for name in ON_CORES if name in facts.typed]:
+        names = " and ".join(filter(None, (", ".join(typed[:-1]), typed[-1])))
+        return f"leave {names} out: by default every rank has its own cores"
+    return remedy_of_drift(facts)
+
+
+def _moved(ranks: Sequence[Facts]) -> Facts | None:
+    """One that has lost its mask: there no launcher helps."""
+    return next((facts for facts in ranks if facts.cpus != facts.cpus_at_start), None)
+
+
+def _are_apart(ranks: Sequence[Facts]) -> bool:
+    """Whether the launcher's default gives each of them cores that no other has."""
+    shares = [cpuset.parse(facts.by_default) for facts in ranks]
+    return all(shares) and len(frozenset.union(*shares)) == sum(map(len, shares))
+
+
+# What was measured
+
+
+def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
     """All lines, for the measurements of all ranks in their order; more of them with --all."""
     found = [
         _versions(ranks),
@@ -34,33 +281,15 @@ def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
         *_nics(ranks),
         *_surroundings(ranks),
     ]
-    if "limits" not in ranks[0]:
-        return found
-    if ranks[0]["device"] != "cpu":
-        found.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
-    return [
-        *found,
-        _speed(ranks, "memory", "copied_gb_per_s", "GB/s per rank"),
-        *_sums(ranks),
-        _names(ranks),
-        _rank_0(ranks),
-        *_disks(ranks),
-        *_limits(ranks),
-        *site.verdicts(ranks),
-    ]
-
-
-def usual(rates: Sequence[float]) -> float:
-    """What at least half of all ranks reach, or of two the faster one."""
-    return median_high(rates)
-
-
-def _by(ranks: Sequence[Rank], value: Callable[[Rank], Any]) -> dict[Any, list[int]]:
-    """The ranks of each value."""
-    found: dict[Any, list[int]] = {}
-    for one in ranks:
-        found.setdefault(value(one), []).append(one["rank"])
+    if "limits" in ranks[0]:
+        if ranks[0]["computes_on"] != "cpu":
+            found.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
+        found += [*_sums(ranks), *_limits(ranks)]
     return found
+
+
+def _numbers(ranks: Sequence[Rank]) -> tuple[int, ...]:
+    return tuple(one["rank"] for one in ranks)
 
 
 def _versions(ranks: Sequence[Rank]) -> Verdict:
@@ -68,77 +297,64 @@ def _versions(ranks: Sequence[Rank]) -> Verdict:
     for what in ranks[0]["versions"]:
         found = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
         if len(found) > 1:
-            said = ", ".join(f"{groups.ranks_of(who)} {version}" for version, who in found.items())
-            differ.append(f"{what}: {said}")
+            said = (f"{ranks_of(_numbers(who))} {version}" for version, who in found.items())
+            differ.append(f"{what}: {', '.join(said)}")
     if differ:
-        return Verdict("versions", FAIL, "; ".join(differ), remedies.of_versions(ranks))
+        remedy = "install the same on all nodes, and start all ranks with the same Python"
+        return Verdict("versions", FAIL, "; ".join(differ), remedy)
     same = ", ".join(f"{what} {v}" for what, v in ranks[0]["versions"].items() if v != "none")
     return Verdict("versions", OK, same)
 
 
 def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = "") -> Verdict:
-    rates = [one[key] for one in ranks]
-    middle = usual(rates)
-    said = f"{min(rates):.3g} to {max(rates):.3g} {unit}, on {device or ranks[0]['device']}"
-    slow = [one for one in ranks if one[key] < SLOW * middle]
+    rates, device = [one[key] for one in ranks], device or ranks[0]["computes_on"]
+    usual = median_high(rates)  # at least half of all ranks reach it, or of two the faster one
+    slow = [one for one in ranks if one[key] < SLOW * usual]
     if not slow:
-        return Verdict(name, OK, said)
+        return Verdict(name, OK, f"{min(rates):.3g} to {max(rates):.3g} {unit}, on {device}")
     named = ", ".join(f"rank {one['rank']} on {one['host']} {one[key]:.3g}" for one in slow)
-    said = f"{named}, where others have {middle:.3g} {unit}"
-    is_fault = any(one[key] < _least(one) * middle for one in slow)
-    numbers = tuple(one["rank"] for one in slow)
-    return Verdict(name, FAIL if is_fault else WARN, said, remedies.of_slow(slow[0]), numbers)
+    said = f"{named}, where others have {usual:.3g} {unit}"
+    is_fault = any(
+        one[key] < usual * (SLOW_BESIDE_OTHERS if one["others"] > OTHERS else VERY_SLOW)
+        for one in slow
+    )
+    remedy = "look for other processes there (top), and for shared cores (the table above)"
+    if device != "cpu":
+        tools = "nvidia-smi -q -d PERFORMANCE, rocm-smi"
+        remedy += f", and for a device that is hot or capped ({tools})"
+    return Verdict(name, FAIL if is_fault else WARN, said, remedy, _numbers(slow))
 
 
-def _least(rank: Rank) -> float:
-    """From which share of what is usual on a rank is not at fault: others may be beside it."""
-    return SLOW_BESIDE_OTHERS if rank["others"] > OTHERS else VERY_SLOW
-
-
-def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    for name in ("within the node", "between nodes"):
-        found = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
-        if not found:
-            continue
-        rates = [rate for rate, _ in found]
-        slowest, host = min(found)
-        said = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
-        if name == "within the node" and slowest < SLOW * median(rates):
-            remedy = remedies.of_wiring(next(one for one in ranks if one["host"] == host))
-            yield Verdict("all-reduce", WARN, f"{said}; {host} is slowest", remedy)
-        else:
-            yield Verdict("all-reduce", OK, said)
+def _clocks(ranks: Sequence[Rank]) -> Verdict:
+    most = max(ranks, key=lambda one: abs(one["clock_s"]))
+    ahead_s = most["clock_s"]
+    if abs(ahead_s) < CLOCK_S:
+        return Verdict("clocks", OK, f"at most {abs(ahead_s) * 1000:.2g} ms apart from rank 0's")
+    by = f"{abs(ahead_s):.3g} s {'ahead of' if ahead_s > 0 else 'behind'} rank 0's"
+    remedy = "let chrony or ntpd run on that machine, and see that it reaches its servers"
+    return Verdict("clocks", FAIL, f"{most['host']} is {by}", remedy, (most["rank"],))
 
 
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
     for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
-        message = f"{groups.ranks_of(who)}: {said}{wrong}"
-        yield Verdict("network", FAIL if wrong else OK, message, remedy, tuple(who))
+        numbers = _numbers(who)
+        message = f"{ranks_of(numbers)}: {said}{wrong}"
+        yield Verdict("network", FAIL if wrong else OK, message, remedy, numbers)
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:
     """What is there and is chosen, what is wrong with that, and the remedy."""
     found = rank["nics"]
-    every = {
-        "NCCL_IB_HCA": found["all"],
-        "NCCL_SOCKET_IFNAME": [*found["links"], "lo"],
-        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), found["interfaces"]),
-    }
+    every = dict.fromkeys(NETWORK, found["interfaces"])
+    every |= {"NCCL_IB_HCA": found["all"], "NCCL_SOCKET_IFNAME": [*found["links"], "lo"]}
     wrong = [(n, t) for n, t in every.items() if found[n] and not are_there(n, found[n], t)]
-    near = f"next to the device {', '.join(found['near'])}; " if found["near"] else ""
-    adapters = ", ".join(found["all"]) or "none"
-    if found["NCCL_IB_HCA"]:
-        choice = f"NCCL_IB_HCA={found['NCCL_IB_HCA']}"
-    elif found["NCCL_SOCKET_IFNAME"] and not found["all"]:
-        choice = f"NCCL_SOCKET_IFNAME={found['NCCL_SOCKET_IFNAME']}"
-    elif found["all"]:
-        choice = f"would choose {', '.join(found['near'] or found['all'])}"
-    else:
-        choice = f"would choose sockets on {', '.join(found['links']) or 'the loopback'}"
+    there = f"adapters: {', '.join(found['all']) or 'none'}"
+    there += f" (next to the device: {', '.join(found['near'])})" * bool(found["near"])
+    there += f"; interfaces: {', '.join(found['links']) or 'the loopback'}"
     said = [f"; {n}={found[n]} names others than {', '.join(t) or 'none'}" for n, t in wrong]
-    remedy = "; ".join(remedies.of_network(*each) for each in wrong)
-    return f"{near}adapters: {adapters}; NCCL {choice}", "".join(said), remedy
+    remedies = (f"unset {n}" + f", or name one of {', '.join(t)}" * bool(t) for n, t in wrong)
+    return there, "".join(said), "; ".join(remedies)
 
 
 def are_there(variable: str, asked: str, there: Sequence[str]) -> bool:
@@ -164,91 +380,61 @@ def named(asked: str, there: Sequence[str]) -> list[str]:
     return [name for name in there if name not in found] if asked.startswith("^") else found
 
 
-def _names(ranks: Sequence[Rank]) -> Verdict:
-    hosts = {one["host"] for one in ranks}
-    unknown = {one["host"]: one["unknown_hosts"] for one in ranks if one["unknown_hosts"]}
-    if not unknown:
-        return Verdict("host names", OK, f"{len(hosts)}, known to all nodes")
-    said = "; ".join(f"{host} does not know {', '.join(names)}" for host, names in unknown.items())
-    return Verdict("host names", WARN, said, "add them to the DNS, or to /etc/hosts of each node")
-
-
-def _rank_0(ranks: Sequence[Rank]) -> Verdict:
-    silent = {one["host"]: one["rank_0"] for one in ranks if one["rank_0"]}
-    if not silent:
-        return Verdict("rank 0", OK, "answers at MASTER_ADDR and MASTER_PORT, from every rank")
-    said = "; ".join(f"from {host}: {why}" for host, why in silent.items())
-    return Verdict("rank 0", FAIL, said, "see --master-addr, --master-port, and the firewall")
-
-
-def _disks(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    for one in ranks:
-        for name, disk in one["disks"].items():
-            yield _disk(one["host"], name, disk)
-
-
-def _disk(host: str, name: str, disk: Mapping[str, Any]) -> Verdict:
-    what = f"{host}: {name}, {disk['place']}"
-    if "error" in disk:
-        remedy = remedies.of_disk(name, disk, is_full=False)
-        return Verdict("disk", FAIL, f"{what}: {disk['error']}", remedy)
-    free, speed = disk["free_gib"], disk["written_mb_per_s"]
-    said = f"{what}: {speed:.3g} MB/s written, {free:.3g} GiB free"
-    is_full = free < LITTLE_DISK_GIB
-    if not is_full and speed >= SLOW_DISK_MB_PER_S:
-        return Verdict("disk", OK, said)
-    status = FAIL if free < NO_DISK_GIB else WARN
-    return Verdict("disk", status, said, remedies.of_disk(name, disk, is_full))
-
-
-def _clocks(ranks: Sequence[Rank]) -> Verdict:
-    most = max(ranks, key=lambda one: abs(one["clock_s"]))
-    ahead = most["clock_s"]
-    if abs(ahead) < CLOCK_S:
-        return Verdict("clocks", OK, f"at most {abs(ahead) * 1000:.2g} ms apart from rank 0's")
-    said = f"{most['host']} is {abs(ahead):.3g} s {'ahead of' if ahead > 0 else 'behind'} rank 0's"
-    return Verdict("clocks", FAIL, said, remedies.of_clock(most), (most["rank"],))
-
-
 def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """What each node is like, where it may cost time, as its first rank sees it."""
     for host, who in _by(ranks, lambda one: one["host"]).items():
-        first = next(one for one in ranks if one["rank"] == who[0])
-        for name, said in _around(first["surroundings"]):
-            yield Verdict(name, NOTE, f"{host}: {said}", "", tuple(who))
+        its = who[0]["surroundings"]
+        cpus, quota, numbers = its["cpus"], its["quota_cpus"], _numbers(who)
+        if its["load"] > BUSY * cpus:
+            said = f"{host}: {its['load']:.1f}, with {cpus} CPUs that may be used"
+            yield Verdict("load", NOTE, said, "", numbers)
+        if quota is not None and quota < cpus:
+            said = f"{host}: the time of {quota:.3g} CPUs, of {cpus}"
+            yield Verdict("CPU quota", NOTE, said, "", numbers)
 
 
-def _around(its: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cpus, limit = its["cpus"], its["memory_limit"]
-    if its["load"] > BUSY * cpus:
-        yield "load", f"{its['load']:.1f}, with {cpus} CPUs that may be used"
-    if its["quota_cpus"] is not None and its["quota_cpus"] < cpus:
-        yield "CPU quota", f"the time of {its['quota_cpus']:.3g} CPUs, of {cpus}"
-    if slow := [each for each in its["governors"] if each not in FAST_GOVERNORS]:
-        yield "governor", f"{', '.join(slow)}: clocks may be slow to rise"
-    if its["swap_used"] > MUCH_SWAP:
-        yield "swap", f"{its['swap_used'] / GIB:.3g} GiB are used"
-    if limit is not None and limit < its["memory"]:
-        used = its["memory_used"] / GIB
-        yield "memory limit", f"the control group has {used:.3g} GiB of {limit / GIB:.3g}"
+def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    for name in (WITHIN, BETWEEN):
+        found = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
+        if not found:
+            continue
+        rates = [rate for rate, _ in found]
+        slowest, host = min(found)
+        said = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
+        if name == WITHIN and slowest < SLOW * median(rates):
+            remedy = "look for other processes there (top)"
+            if ranks[0]["computes_on"] != "cpu":
+                tools = "nvidia-smi topo -m, rocm-smi --showtopo"
+                remedy += f", and compare its wiring with that of another ({tools})"
+            yield Verdict("all-reduce", WARN, f"{said}; {host} is slowest", remedy)
+        else:
+            yield Verdict("all-reduce", OK, said)
 
 
 def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     has_adapters = any(one["nics"]["all"] for one in ranks)
-    rows = (
-        ("memlock", "locked memory (ulimit -l)", float("inf") if has_adapters else 0, 0),
-        ("nofile", "open files (ulimit -n)", FEW_FILES, 256),
-        ("nproc", "processes (ulimit -u)", FEW_PROCESSES, 256),
-        ("shm_free", "shared memory (/dev/shm)", LITTLE_SHM, NO_SHM),
-    )
-    for key, name, enough, least in rows:
-        values = [one["limits"][key] for one in ranks]
-        low = min((value for value in values if value is not None), default=None)
+    for key, (name, enough, least) in LIMITS.items():
+        known = [one for one in ranks if one["limits"][key][0] is not None]
+        low = min((one["limits"][key][0] for one in known), default=None)
         said = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
-        if low is None or low >= enough:
+        if low is None or low >= enough or (key == "memlock" and not has_adapters):
             yield Verdict("limits", OK, said)
             continue
-        who = [one for one in ranks if one["limits"][key] == low]
-        status = FAIL if low < least else WARN
-        said = f"{said}, of {groups.ranks_of([one['rank'] for one in who])}"
-        yield Verdict("limits", status, said, remedies.of_limits(who[0], key, enough))
+        who = [one for one in known if one["limits"][key][0] == low]
+        hard = who[0]["limits"][key][1]
+        remedy = MORE_SHM if key == "shm" else remedy_of_limit(key, hard, name, enough)
+        status, said = FAIL if low < least else WARN, f"{said}, of {ranks_of(_numbers(who))}"
+        yield Verdict("limits", status, said, remedy, _numbers(who))
+
+
+def remedy_of_limit(key: str, hard: float | None, name: str, enough: float) -> str:
+    """For a soft limit below `enough`; a shell can raise it as far as the hard one."""
+    if hard is None or hard >= enough:
+        most = MANY_FILES if key == "nofile" else float("inf")
+        most = most if hard is None else min(most, hard)
+        flag = name.partition("(")[2].rstrip(")")  # `ulimit -n`
+        return f"{flag} {'unlimited' if most == float('inf') else int(most)}"
+    return (
+        f"its hard limit is {hard:,.0f}: raise {key} in /etc/security/limits.conf, and for the "
+        f"daemon that starts jobs (Limit{key.upper()}= of systemd), or docker run --ulimit {key}="
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from math import inf
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from spawnlaunch import errors, failures
+from spawnlaunch import failures
+from spawnlaunch.base import errors
 from spawnlaunch.gang import messages, phases, roster, words
 from spawnlaunch.gang.rules import event
 

@@ -8,7 +8,7 @@ import os
 import select
 from functools import partial
 
-from spawnlaunch import machine, reading, records
+from spawnlaunch.base import machine, reading, records
 from spawnlaunch.gang import token
 from spawnlaunch.gang.member import Member
 from spawnlaunch.gang.stream import Connection, Ended, tune
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
     from spawnlaunch.gang.member import Launcher
     from spawnlaunch.gang.messages import Hello, ToHub
     from spawnlaunch.gang.stream import EventLoop

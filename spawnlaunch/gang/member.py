@@ -15,7 +15,8 @@ when no workers run: so its end is a certain sign of that for the hub.
 
 from __future__ import annotations
 
-from spawnlaunch import errors, failures
+from spawnlaunch import failures
+from spawnlaunch.base import errors
 from spawnlaunch.gang import messages, rules
 from spawnlaunch.gang.words import differing, returns
 
@@ -269,7 +270,7 @@ class Member(rules.Rules):
         if self.state == JOINED and start.epoch > self.hello.epoch:
             self.hello = self.hello._replace(
                 epoch=start.epoch, nodes=start.nnodes, last=start.node_rank, total=start.total,
-                used=start.used, place=start.place, launch=start.launch,
+                used=start.used, launch=start.launch,
             )  # fmt: skip
             self.state, self.cause, self._is_silent = RUNNING, None, False
             self.launcher.launch(start)

@@ -7,8 +7,8 @@ be added without a new VERSION.
 
 from __future__ import annotations
 
+from spawnlaunch.base.records import NamedTuple
 from spawnlaunch.failures import WORDS, Cause
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class Hello(NamedTuple):
     total: Count = 0  # starts of workers after the first
     used: Count = 0  # of the restarts that are allowed
     told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
-    place: Count = 0  # for files: the first number of a run that is new here; 0: none are kept
     launch: Name = ""  # of which it has been a part
     leaving: Signal = 0  # the signal that told it to end, before it had a hub
     role: str = "default"  # of its workers
@@ -182,7 +181,6 @@ class Start(NamedTuple):
     master_port: Port
     total: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0
-    place: Count = 0  # for files, the same on all nodes and in all epochs
     launch: Name = ""  # a name that no other launch has
     role_rank: Rank = -1  # of the first worker, among those of its role
     role_size: Count = 0

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from math import inf
 
-from spawnlaunch import failures, records
+from spawnlaunch import failures
+from spawnlaunch.base import records
 from spawnlaunch.gang import deadlines, messages, roster, rules
 from spawnlaunch.gang.words import STOPS, returns
 
@@ -114,7 +115,7 @@ class Phases(rules.Rules):
         self.failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.lost: list[str] = []  # hosts, since the epoch began
         self._holes: list[roster.Peer] = []  # launchers that are gone since then
-        self._place: tuple[int, str] | None = None  # for files; and the launch
+        self._launch = ""  # its name
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.asked: float | None = None  # since when stacks are being shown
         self.told: dict[int, messages.Stacked] = {}  # since then
@@ -371,7 +372,7 @@ class Phases(rules.Rules):
     def _begin_epoch(self) -> None:
         settings, nodes = self.settings, self.nodes
         order = roster.chosen(nodes.of(roster.READY), settings.most)
-        self._place = self._place or roster.place(nodes, settings.launch)
+        self._launch = self._launch or roster.launch_name(nodes, settings.launch)
         self.epoch = self.floor = max(self.epoch, self.floor) + 1
         self.total = self.total + 1 if self.epoch > 1 else 0
         self.size = len(order)
@@ -394,10 +395,9 @@ class Phases(rules.Rules):
 
     def _say_start(self, order: list[int]) -> int:
         """Have these nodes start their workers; the result is how many those are."""
-        settings, nodes, place = self.settings, self.nodes, self._place
+        settings, nodes = self.settings, self.nodes
         firsts, roles = roster.first_ranks(nodes, order), roster.roles(nodes, order)
         leader = nodes[order[0]]
-        assert place is not None
         for node_rank, conn in enumerate(order):
             start = messages.Start(
                 epoch=self.epoch,
@@ -409,8 +409,7 @@ class Phases(rules.Rules):
                 master_port=settings.master_port or leader.hello.port,
                 total=self.total,
                 used=self.used,
-                place=place[0],
-                launch=place[1],
+                launch=self._launch,
                 role_rank=roles[conn][0],
                 role_size=roles[conn][1],
             )

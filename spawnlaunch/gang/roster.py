@@ -155,11 +155,10 @@ def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
     return [place[n] for n in range(len(order))]
 
 
-def place(nodes: Mapping[int, Peer], launch: str) -> tuple[int, str]:
-    """Where files are kept, and the name of the launch: as it was, else as is new on all nodes."""
+def launch_name(nodes: Mapping[int, Peer], new: str) -> str:
+    """The name of the launch: as it was, where a node has been in it."""
     hellos = [node.hello for node in nodes.values()]
-    told = next(((hello.place, hello.launch) for hello in hellos if hello.launch), None)
-    return told or (max(hello.place for hello in hellos), launch)
+    return next((hello.launch for hello in hellos if hello.launch), new)
 
 
 def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:

@@ -6,7 +6,7 @@ import _socket as socket
 import errno
 from functools import partial
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.gang import deadlines, hub, phases
 from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.stream import Connection, Ended, tune

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spawnlaunch import flags, records
+from spawnlaunch.base import records
+from spawnlaunch.cli import flags
 from spawnlaunch.gang import messages
 
 TYPE_CHECKING = False

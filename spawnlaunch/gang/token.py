@@ -6,7 +6,7 @@ SPAWNLAUNCH_TOKEN, which srun hands on; an environment is readable by its user o
 
 from __future__ import annotations
 
-from spawnlaunch import errors, machine
+from spawnlaunch.base import errors, machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +21,15 @@ MAKE = "head -c 32 /dev/urandom | base64"
 def find(path: str | None, environ: Mapping[str, str]) -> bytes | None:
     """The secret of this launch; None where there is none.
 
-    Raises UsageError where there is one that cannot be used.
+    Raises UsageError where there is one that cannot be used. An empty value, as an unset variable
+    of a shell gives, is one: without a secret whoever knows the run's name would be let in.
     """
     source = "--token-file" if path else FILE
     path = path or environ.get(FILE)
+    if path == "":
+        raise errors.UsageError(
+            f"{FILE} is empty, so no secret would be asked for; set it to a file, or unset {FILE}"
+        )
     if path:
         try:
             return _checked(machine.content(path, MOST + 1).strip(), f"{source} {path}")
@@ -34,7 +39,7 @@ def find(path: str | None, environ: Mapping[str, str]) -> bytes | None:
                 "and all nodes need the same"
             ) from error
     text = environ.get(TEXT)
-    return _checked(text.strip().encode(), TEXT) if text else None
+    return None if text is None else _checked(text.strip().encode(), TEXT)
 
 
 def _checked(secret: bytes, what: str) -> bytes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from _operator import _compare_digest as compare_digest  # what hmac has, without OpenSSL
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.gang import messages
 
 # Python's own SHA-256: hashlib loads OpenSSL, which is a megabyte in every launcher.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch import errors, failures
+from spawnlaunch import failures
+from spawnlaunch.base import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.node import cgroup, cpus, devices, pci
-from spawnlaunch.node.hardware import Device, Nic, Node, Numa
+from spawnlaunch.node.hardware import Device, Kind, Nic, Node, Numa, Quota
 
-__all__ = ["Device", "Nic", "Node", "Numa", "read"]
+__all__ = ["Device", "Kind", "Nic", "Node", "Numa", "Quota", "read"]
 
 
 def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool = True) -> Node:
@@ -33,15 +33,19 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
     cores = cpus.read_cores(root, online, warnings)
     l3 = cpus.read_l3(root, online, warnings)
     nodes = cpus.read_numa(root, online, warnings)
-    bus = pci.Bus(root, pci.read_functions(root, everything), online, nodes)
+    packages = cpus.read_packages(root, online) if everything or not nodes else ()
+    bus = pci.Bus(root, pci.read_functions(root, everything), online, nodes, packages)
     with_memory = frozenset(node.id for node in nodes if node.memory != 0)
     return Node(
         cpus_allowed=_allowed(root, allowed, limits, online, warnings),
         cpus_online=online,
         cores=cores,
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
+        isolated=cpus.read_isolated(root, online),
+        quotas=tuple(cgroup.read_quotas(root)),
         l3=l3,
-        packages=cpus.read_packages(root, online) if everything else (),
+        kinds=cpus.read_kinds(root, cores, l3),
+        packages=packages if everything else (),
         numa=nodes,
         memory_nodes=with_memory & (limits.memory_nodes or with_memory),
         devices=devices.read(bus, None if root else "/dev", warnings),
@@ -82,9 +86,13 @@ def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limi
         f"there is no {cpus.CPU_DIR}{' below ' + root if root else ''}: of this machine "
         "nothing is known but its CPUs"
     )
+    warnings = [missing]
+    bus = pci.Bus(root, pci.read_functions(root, network=False), online, ())
     return Node(
         cpus_allowed=there & (allowed or there) or there,
         cpus_online=online,
         cores=tuple(frozenset({cpu}) for cpu in sorted(online)),
-        warnings=(missing,),
+        quotas=tuple(cgroup.read_quotas(root)),
+        devices=devices.read(bus, None if root else "/dev", warnings),
+        warnings=tuple(warnings),
     )

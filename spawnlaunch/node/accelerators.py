@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import records
+from spawnlaunch.base import records
 from spawnlaunch.node import hardware, pci, sysfs
 
 TYPE_CHECKING = False

@@ -18,7 +18,7 @@ bus are taken; a display adapter of class 0300 is not, for KFD alone knows wheth
 
 from __future__ import annotations
 
-from spawnlaunch import reading
+from spawnlaunch.base import reading
 from spawnlaunch.node import hardware, pci, sysfs
 
 VENDOR = "amd"
@@ -34,11 +34,11 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardware.De
     driven = _driven(bus.root, nodes, {f.address for f in on_bus}, dev)
     seen = {device.address for device in driven}
     apart = [
-        hardware.Device(0, f.address, VENDOR, usable=False if nodes else None)
+        hardware.Device(0, f.address, VENDOR, usable=False if nodes or dev else None)
         for f in on_bus
         if f.vendor == pci.AMD and f.pci_class != pci.VGA and f.address not in seen
     ]
-    if apart and nodes:
+    if apart and driven:
         hidden = ", ".join(device.address for device in apart)
         warnings.append(f"AMD devices that this process may not use: {hidden}")
     return driven + apart

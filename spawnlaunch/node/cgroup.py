@@ -1,9 +1,13 @@
-"""What this process may use: its CPU mask, its control group's cpuset and memory, memory nodes.
+"""What this process may use: its CPU mask, its control group's cpuset, CPU time and memory.
 
 Sources: proc_pid_status(5) for Cpus_allowed_list and Mems_allowed_list; cpuset(7) and
 Documentation/admin-guide/cgroup-v1/cpusets.rst for version 1; cgroup-v2.rst for version 2.
 The kernel intersects every mask with the cpuset, so on a live system the mask alone is enough; the
 cpuset tells how far the mask could be widened, and in a snapshot it may be all that was kept.
+
+A quota of CPU time is in cpu.max for version 2 ("max", or microseconds in a period: "200000
+100000"), and in cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us for version 1
+(scheduler/sched-bwc.rst). It holds for a group and all groups below it.
 
 The kernel counts for each control group how many processes it has killed for lack of memory: for
 version 2 in memory.events (children included), for version 1 in memory.oom_control. Both have a
@@ -14,8 +18,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine, reading, records
-from spawnlaunch.node import sysfs
+from spawnlaunch.base import cpuset, machine, reading, records
+from spawnlaunch.node import hardware, proc, sysfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.
@@ -74,15 +82,24 @@ def directories(root: str, controller: str, process: str = "self") -> list[str]:
 
     The controller "" is version 2 itself.
 
-    In a container the path in /proc/self/cgroup may be the host's, which is not there: what is
-    mounted, at the end of the parents, is the container's own group.
+    In a container the path in /proc/self/cgroup may be the host's: what is mounted there is the
+    container's own group, with the groups below it.
     """
-    path = (_group(root, controller, process) or "").rstrip("/")
-    paths = [path]
-    while path.startswith("/"):
-        path = path.rpartition("/")[0]
-        paths.append(path)
-    return [f"{root}{mount}{path}" for mount in _mounts(root, controller) for path in paths]
+    path = _group(root, controller, process)
+    found = []
+    for mount, top in _mounts(root, controller):
+        below = _below(path, top)
+        found.append(f"{root}{mount}{below}")
+        while below.startswith("/"):
+            below = below.rpartition("/")[0]
+            found.append(f"{root}{mount}{below}")
+    return found
+
+
+def _below(path: str | None, top: str) -> str:
+    """A group's path below the one that is mounted; as it is where that is not above it."""
+    path, top = (path or "").rstrip("/"), top.rstrip("/")
+    return path[len(top) :] if f"{path}/".startswith(f"{top}/") else path
 
 
 def _group(root: str, controller: str, process: str = "self") -> str | None:
@@ -98,19 +115,72 @@ def _group(root: str, controller: str, process: str = "self") -> str | None:
     return found
 
 
-def _mounts(root: str, controller: str) -> list[str]:
-    """Where its groups are mounted, version 1 before version 2: one of a kind has the controller.
+def _mounts(root: str, controller: str) -> list[tuple[str, str]]:
+    """Where its groups are mounted, and which group is: version 2 has no controller of version 1.
+
+    36 30 0:29 /docker/9f /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu     in mountinfo
+    cgroup /sys/fs/cgroup/cpu cgroup ro,nosuid,cpu 0 0                            in mounts
 
     The file system that cpusets had before control groups is of the kind "cpuset".
     """
     first, second = [], []
-    for line in (sysfs.text(f"{root}/proc/mounts") or "").splitlines():
-        _, mount, kind, options, *_ = (*line.split(), "", "", "", "")
-        if kind == controller or (kind == "cgroup" and controller in options.split(",")):
-            first.append(mount)
+    told = sysfs.text(f"{root}/proc/self/mountinfo")
+    for line in (told or sysfs.text(f"{root}/proc/mounts") or "").splitlines():
+        of_mount, _, of_system = line.partition(" - ")
+        if told:
+            top, mount = (*of_mount.split(), *("",) * 5)[3:5]
+            kind, _, options, *_ = (*of_system.split(), "", "", "")
+        else:  # in a snapshot
+            top, (_, mount, kind, options, *_) = "", (*line.split(), "", "", "", "")
+        if controller and controller in (options.split(",") if kind == "cgroup" else [kind]):
+            first.append((mount, top))
         elif kind == "cgroup2":
-            second.append(mount)
-    return first + second
+            second.append((mount, top))
+    return first or second
+
+
+# CPU time
+
+
+def read_quotas(root: str = "") -> Iterator[hardware.Quota]:
+    """The quotas of this process's group and the groups above it, the innermost first."""
+    for place in directories(root, "cpu"):
+        path = f"{place}/cpu.max"
+        limit, _, period = (sysfs.text(path) or "").partition(" ")
+        if not limit:
+            path = f"{place}/cpu.cfs_quota_us"
+            limit = sysfs.text(path) or ""
+            if reading.is_number(limit):
+                period = sysfs.text(f"{place}/cpu.cfs_period_us") or ""
+        numbers = [int(each) for each in (limit, period) if reading.is_number(each)]
+        if len(numbers) == 2 and all(numbers):
+            yield hardware.Quota(numbers[0] / numbers[1], path.removeprefix(root))
+
+
+def holds_alone(quota: hardware.Quota) -> bool:
+    """Whether all processes of a quota's group are this one, those above it and those below it.
+
+    False where one of them cannot be seen.
+    """
+    if not proc.is_proc_ours():
+        return False
+    own = {1, machine.getpid(), *(pid for pid, _ in proc.above())}
+    below: set[int] | None = None
+    for pid in _members(quota.path.rpartition("/")[0]):
+        if pid not in own and below is None:
+            below = {each.pid for each in proc.below(proc.children(machine.getpid()))}
+        if pid not in own and pid not in (below or ()):
+            return False
+    return True
+
+
+def _members(group: str) -> Iterator[int]:
+    """The processes of a group and of all groups below it; 0 is one that cannot be seen."""
+    listed = sysfs.text(f"{group}/cgroup.procs")
+    yield from [0] if listed is None else map(int, listed.split())
+    for name in sysfs.names(group):
+        if machine.isdir(f"{group}/{name}"):
+            yield from _members(f"{group}/{name}")
 
 
 def memory_kills() -> MemoryKills | None:
@@ -118,8 +188,8 @@ def memory_kills() -> MemoryKills | None:
 
     In a container its group is what is mounted: see `directories`.
     """
-    group = (_group("", "memory") or "").rstrip("/")
-    for place in (f"{mount}{at}" for mount in _mounts("", "memory") for at in (group, "")):
+    group, mounts = _group("", "memory"), _mounts("", "memory")
+    for place in (f"{mount}{at}" for mount, top in mounts for at in (_below(group, top), "")):
         for events, limit in MEMORY:
             count = sysfs.fields(f"{place}/{events}").get("oom_kill", "")
             if reading.is_number(count):

@@ -5,6 +5,12 @@ ABI/stable/sysfs-devices-node of the kernel. One file lists a whole group, so it
 first CPU of a group and not again for the others. `thread_siblings` and `core_siblings` are the
 names of before Linux 5.3, which all kernels still have; they are asked for first.
 
+Kinds of cores: the directories of hybrid processors of Intel, each of which lists its CPUs
+(arch/x86/events/intel/core.c); cpu_capacity, which is 1024 for the fastest cores of an Arm one
+(Documentation/scheduler/sched-capacity.rst); else the highest clock
+(Documentation/admin-guide/pm/cpufreq.rst). acpi_cppc is not asked: it ranks cores of AMD that are
+alike, and each of its files takes the firmware milliseconds.
+
 A NUMA node without CPUs is ordinary: HBM beside a Xeon Max, CXL memory, or the memory of a GPU that
 is coherent with the CPU (POWER9 with V100, Grace with Hopper), which `numa_status` of the NVIDIA
 driver names.
@@ -12,7 +18,7 @@ driver names.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, reading
+from spawnlaunch.base import cpuset, reading
 from spawnlaunch.node import hardware, sysfs
 
 TYPE_CHECKING = False
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
+KINDS_OF_INTEL = ("cpu_core", "cpu_atom", "cpu_lowpower")  # the fastest first
 NODE_DIR = "/sys/devices/system/node"
 NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 
@@ -27,6 +34,7 @@ CORE = ("thread_siblings_list", "core_cpus_list", "thread_siblings")
 PACKAGE = ("core_siblings_list", "package_cpus_list", "core_siblings")
 SHARED = ("shared_cpu_list", "shared_cpu_map")
 L3_LEVEL = 3
+ALIKE = 0.85  # of the fastest of a kind: favoured cores and unlike dies are one kind
 NR_CPUS = 8192  # the most that a kernel is built for (arch/x86/Kconfig); each costs several files
 
 
@@ -37,6 +45,14 @@ def read_online(root: str) -> cpuset.CpuSet:
     if listed is None or len(listed) > NR_CPUS:
         return frozenset(sysfs.numbers(base, "cpu"))
     return listed
+
+
+def read_isolated(root: str, online: cpuset.CpuSet) -> cpuset.CpuSet:
+    """The CPUs that isolcpus= or a cpuset's isolated partition has taken from the scheduler.
+
+    nohz_full= alone, which has a file of its own, stops their clock and leaves them to it.
+    """
+    return online & (sysfs.cpus(f"{root}{CPU_DIR}/isolated") or cpuset.EMPTY)
 
 
 def read_cores(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
@@ -90,6 +106,65 @@ def _l3_lists(cache: str) -> list[str]:
         is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
         index = next(is_l3, None)
     return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
+
+
+# Cores that differ in speed
+
+
+def read_kinds(
+    root: str, cores: Sequence[cpuset.CpuSet], l3: Sequence[cpuset.CpuSet]
+) -> tuple[hardware.Kind, ...]:
+    """The kinds of cores, the fastest first; none where all are alike, or nothing tells."""
+    return (
+        _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
+        or _by_speed(root, cores, "cpu_capacity", "capacity {}".format)
+        or _by_speed(root, cores, "cpufreq/cpuinfo_max_freq", _in_mhz)
+    )
+
+
+def _kinds_of_intel(
+    root: str, online: cpuset.CpuSet, l3: Sequence[cpuset.CpuSet]
+) -> tuple[hardware.Kind, ...]:
+    """Low-power cores that the kernel counts among cpu_atom are told by having no L3."""
+    fast, small, low = (
+        (sysfs.cpus(f"{root}/sys/devices/{name}/cpus") or cpuset.EMPTY) & online
+        for name in KINDS_OF_INTEL
+    )
+    if not fast:
+        return ()
+    with_l3 = cpuset.EMPTY.union(*l3)
+    if fast & with_l3:
+        small, low = small & with_l3, low | small - with_l3
+    found = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
+    return _if_several([hardware.Kind(name, cpus) for name, cpus in found if cpus])
+
+
+def _by_speed(
+    root: str, cores: Sequence[cpuset.CpuSet], file: str, named: Callable[[int], str]
+) -> tuple[hardware.Kind, ...]:
+    """Kinds by the number in a file of each core's first CPU; none where one is missing."""
+    speeds: dict[int, cpuset.CpuSet] = {}
+    for core in cores:
+        speed = sysfs.number(f"{root}{CPU_DIR}/cpu{min(core)}/{file}")
+        if not speed:
+            return ()
+        speeds[speed] = speeds.get(speed, cpuset.EMPTY) | core
+    kinds: list[hardware.Kind] = []
+    slowest = max(speeds) + 1  # that is of the last kind
+    for speed in sorted(speeds, reverse=True):
+        if speed < slowest:
+            kinds.append(hardware.Kind(named(speed), cpuset.EMPTY))
+            slowest = int(ALIKE * speed)
+        kinds[-1] = kinds[-1]._replace(cpus=kinds[-1].cpus | speeds[speed])
+    return _if_several(kinds)
+
+
+def _if_several(kinds: Sequence[hardware.Kind]) -> tuple[hardware.Kind, ...]:
+    return tuple(kinds) if len(kinds) > 1 else ()
+
+
+def _in_mhz(khz: int) -> str:
+    return f"{khz / 1000:.0f} MHz"
 
 
 # NUMA nodes

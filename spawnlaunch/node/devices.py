@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import hardware, pci, sysfs
+from spawnlaunch.node import cpus, hardware, pci, sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
     addresses = dict.fromkeys(device.address for device in found)
     places = {address: bus.place(address) for address in addresses}
     models = {each: sysfs.text(f"{bus.root}{pci.DEVICES}/{each}/device") for each in addresses}
-    lost = [address for address, (_, local_cpus) in places.items() if local_cpus is None]
+    usable = dict.fromkeys(device.address for device in found if device.usable is not False)
+    lost = [address for address in usable if places[address][1] is None]
     if lost:
         warnings.append(
-            f"which CPUs are next to {', '.join(sorted(lost))} is not known (numa_node is -1, "
-            "missing, or a NUMA node without CPUs here)"
+            f"which CPUs are next to {', '.join(lost)} is not known (numa_node is -1, missing, or "
+            "without CPUs here, or PCI does not show the device)"
         )
     for number, device in enumerate(found):
         numa, local_cpus = places[device.address]
@@ -55,10 +56,10 @@ def _of_all_vendors(
 ) -> Iterator[hardware.Device]:
     """Each vendor's devices in its runtime's order. A snapshot may lack a function's vendor."""
     vendors = {function.vendor for function in bus.graphics}
-    if vendors & {pci.NVIDIA, None}:
+    if vendors & {pci.NVIDIA, None} or _is_nvidia_elsewhere(bus.root):
         from spawnlaunch.node import nvidia
 
-        yield from nvidia.read(bus, dev, warnings)
+        yield from nvidia.read(bus, dev)
     if pci.AMD in vendors or os.path.isdir(bus.root + sysfs.KFD_NODES):
         from spawnlaunch.node import amd
 
@@ -71,6 +72,13 @@ def _of_all_vendors(
         from spawnlaunch.node import accelerators
 
         yield from accelerators.read(bus, dev)
+
+
+def _is_nvidia_elsewhere(root: str) -> bool:
+    """Whether the driver, or a device file, may name NVIDIA devices that PCI does not show."""
+    named = sysfs.names(root + cpus.NVIDIA_GPUS)
+    files = ("nvidia", "nvhost-gpu", "nvgpu")  # see `nvidia`
+    return bool(named) or any(name.startswith(files) for name in sysfs.names(f"{root}/dev"))
 
 
 def read_nics(bus: pci.Bus) -> tuple[hardware.Nic, ...]:

@@ -5,7 +5,7 @@ An empty tuple or None means "not known" and never "none of them", except where 
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, records
+from spawnlaunch.base import cpuset, records
 
 
 class Numa(records.NamedTuple):
@@ -22,7 +22,9 @@ class Device(records.NamedTuple):
     """A device that a rank can own: a GPU, a partition of one, or a tile."""
 
     number: int  # among all devices of the node, in the order of their addresses
-    address: str  # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles
+    # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles. Where nothing names
+    # one, the device file: /dev/nvidia0.
+    address: str
     vendor: str  # "nvidia", "amd", "intel", "habana", "huawei" or "google"
     kind: str = "gpu"  # or "partition" or "tile"
     ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
@@ -35,6 +37,13 @@ class Device(records.NamedTuple):
     usable: bool | None = None  # whether this process may open it; None: not known
 
 
+class Kind(records.NamedTuple):
+    """Cores of one speed."""
+
+    name: str  # what tells them: "cpu_core", "cpu_atom", "capacity 1024", "4800 MHz"
+    cpus: cpuset.CpuSet
+
+
 class Nic(records.NamedTuple):
     """A high-speed network adapter. --explain shows it; no decision depends on it."""
 
@@ -42,6 +51,13 @@ class Nic(records.NamedTuple):
     address: str
     numa: int | None
     local_cpus: cpuset.CpuSet | None
+
+
+class Quota(records.NamedTuple):
+    """A quota of CPU time: a control group's processes are throttled once they have used it up."""
+
+    cpus: float  # whose time it is
+    path: str  # of the file that says so
 
 
 class Node(records.NamedTuple):
@@ -56,10 +72,32 @@ class Node(records.NamedTuple):
     cores: tuple[cpuset.CpuSet, ...]  # the hardware threads of each physical core
     # Of the control group's cpuset; None: the mask is all of it.
     cpus_cgroup: cpuset.CpuSet | None = None
+    # Online CPUs that the scheduler leaves out when it moves threads (isolcpus), allowed or not;
+    # empty: there are none.
+    isolated: cpuset.CpuSet = cpuset.EMPTY
+    # Of this process's control group and those above it, the innermost first; empty: there is none.
+    quotas: tuple[Quota, ...] = ()
     l3: tuple[cpuset.CpuSet, ...] = ()
+    kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: all are alike, or not known
     packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id
     memory_nodes: frozenset[int] = cpuset.EMPTY  # NUMA nodes that this process may allocate from
     devices: tuple[Device, ...] = ()  # in the order of `number`; empty: there are none
     nics: tuple[Nic, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def cpus_to_share(self) -> cpuset.CpuSet:
+        """The allowed CPUs that ranks share out: isolated ones only where there are no others."""
+        return self.cpus_allowed - self.isolated or self.cpus_allowed
+
+    @property
+    def quota(self) -> Quota | None:
+        """The smallest, of which all the processes of its group have a part."""
+        return min(self.quotas, key=lambda quota: quota.cpus, default=None)
+
+    @property
+    def most_workers(self) -> int:
+        """How many workers have the time of a CPU each; one at least."""
+        cpus = len(self.cpus_to_share or self.cpus_online)
+        return max(1, min(cpus, int(self.quota.cpus))) if self.quota else cpus

@@ -5,7 +5,7 @@ processor, which is always 0000:00:02 (Documentation/gpu/vgaarbiter.rst and the 
 neural unit of a laptop's processor is a PCI accelerator (drivers/accel/ivpu) and no device.
 A Data Center GPU Max is one PCI function with two tiles, each a device of its own in the
 runtime's default FLAT hierarchy (ZE_FLAT_DEVICE_HIERARCHY in the Level Zero specification). The
-drivers show tiles as
+drivers make a render node of each function that they serve, and show tiles as
 
     <PCI function>/tile0, tile1              xe
     <PCI function>/drm/card0/gt/gt0, gt1     i915
@@ -23,7 +23,7 @@ def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
 
     `dev` is /dev, None for a snapshot.
     """
-    found = []
+    found: list[hardware.Device] = []
     for function in bus.graphics:
         address = function.address
         if function.vendor != pci.INTEL or function.pci_class == pci.ACCELERATOR:
@@ -35,7 +35,9 @@ def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         whole = hardware.Device(0, address, "intel", minor=minor, usable=sysfs.may_open(dev, minor))
         tiles = _tiles(directory)
         found += [whole._replace(kind="tile", partition=i) for i in range(tiles)] or [whole]
-    return found
+    # A snapshot need not have the drivers' files of any.
+    are_shown = dev is not None or any(device.minor is not None for device in found)
+    return [device for device in found if device.minor is not None or not are_shown]
 
 
 def _tiles(directory: str) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import machine, records
+from spawnlaunch.base import machine, records
 from spawnlaunch.node import sysfs
 
 TYPE_CHECKING = False

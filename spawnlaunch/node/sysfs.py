@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset, machine, reading
+from spawnlaunch.base import cpuset, machine, reading
 
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
 

@@ -2,7 +2,8 @@
 
 A worker's runtime is CUDA, ROCm or Level Zero; which one PyTorch was built for is not looked at. On
 a node with devices of several vendors NVIDIA's are taken before AMD's before Intel's, and a line
-says so. CUDA and ROCm take lists from the environment:
+says so, unless `--nproc xpu`, `hpu` or `npu` names the vendor. CUDA and ROCm take lists from the
+environment:
 
     CUDA_VISIBLE_DEVICES=2,0              positions, in the order in which the worker counts them
     CUDA_VISIBLE_DEVICES=GPU-029490c8     the beginning of a UUID that no other device has
@@ -17,7 +18,7 @@ CUDA takes the whole list for empty; the Level Zero specification.
 
 from __future__ import annotations
 
-from spawnlaunch import reading, records
+from spawnlaunch.base import reading, records
 from spawnlaunch.node import hardware
 from spawnlaunch.node.devices import VENDORS
 
@@ -41,6 +42,14 @@ DEVICE_LISTS = (CUDA, HIP, ROCR)
 ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
 
+# Whose devices the ranks of a launch have, where --nproc names a vendor; for the workers.
+DEVICES_OF = "SPAWNLAUNCH_DEVICES_OF"
+_HIDES_ALL = ("", "-1")  # the usual ways to ask for no device
+MOST_DEVICES = 64  # on a node where nobody can count them
+_TWICE = "names a device twice"
+# The files that a process opens to use a device.
+_FILES = {"nvidia": "/dev/nvidia<N>", "amd": "/dev/dri/renderD<N>", "intel": "/dev/dri/renderD<N>"}
+
 
 class Visible(records.NamedTuple):
     """The devices that a worker sees, in the order in which it counts them."""
@@ -50,6 +59,11 @@ class Visible(records.NamedTuple):
     warnings: tuple[str, ...]
     names: tuple[str, ...] = ()  # of the devices in `variable`; also where /sys shows none of them
     variable: str = CUDA  # that can show a worker one of them alone
+    vendor: str = ""  # of the devices, or of those that are here and not seen; "": not known
+    asked: str = ""  # the vendor that --nproc names
+    why: str = ""  # why no device is seen, where some are here
+    unset: tuple[str, ...] = ()  # the variables without which some would be
+    meant: str = ""  # an assignment in place of one that is no list, as CUDA_VISIBLE_DEVICES=0,1
 
     def device_of(self, local_rank: int) -> int | None:
         """The number of the device that a local rank uses: rank r the r-th one, and around again.
@@ -68,13 +82,21 @@ class Visible(records.NamedTuple):
         return {self.variable: self.names[local_rank % len(self.names)]}
 
 
-def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
-    """The devices that a worker with this environment sees on this node."""
-    usable = [device for device in node.devices if device.usable is not False]
-    vendors = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in usable)]
+def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None = None) -> Visible:
+    """The devices that a worker with this environment sees on this node.
+
+    They are of the vendor `asked`, if it has any here; None: of the one that the launcher of this
+    worker was asked for.
+    """
+    if asked is None:
+        asked = environ.get(DEVICES_OF, "")
+    devices = [device for device in node.devices if device.vendor == asked] or node.devices
+    usable = [device for device in devices if device.usable is not False]
+    present = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in devices)]
+    vendors = [vendor for vendor in present if any(d.vendor == vendor for d in usable)]
     if not vendors:
-        return _none_visible(node, environ)
-    warnings: list[str] = []
+        return _none_visible(devices, present, environ)._replace(asked=asked)
+    warnings = [_closed(devices, vendor) for vendor in present[: present.index(vendors[0])]]
     if len(vendors) > 1:
         warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
     mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
@@ -83,22 +105,89 @@ def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
     names = names or _entries(environ.get(variable, ",".join(map(str, range(len(slots))))))
-    return Visible(numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable)
+    meant = _mend(warnings, [name for name in variables if name in environ], environ, len(mine))
+    seen = Visible(
+        numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, vendors[0], asked,
+        meant=meant,
+    )  # fmt: skip
+    return seen if slots else _none_selected(node, environ, seen, len(mine))
 
 
-def _none_visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
-    """There is no device; the variables may name some all the same, where /sys shows none.
+def _none_selected(
+    node: hardware.Node, environ: Mapping[str, str], seen: Visible, count: int
+) -> Visible:
+    """Its variable selects none of that many devices: why, and how to see some."""
+    variable, warnings = seen.variable, seen.warnings
+    set_to = f"{variable}={environ[variable]}"
+    others = {name: value for name, value in environ.items() if name != variable}
+    unset = (variable, *visible(node, others, seen.asked).unset)
+    why = next((line for line in warnings if set_to in line), "")
+    if why:
+        cure = why if seen.meant else f"{why}, so no device is visible; unset {' '.join(unset)}"
+        warnings = tuple(cure if line == why else line for line in warnings)
+    else:
+        why = f"{set_to} hides {_counted(count, seen.vendor)}"
+    return seen._replace(warnings=warnings, why=why, unset=unset)
+
+
+def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str], count: int) -> str:
+    """What to type in place of a value that is no list, as 0-1 is none; it ends the warning."""
+    for i, line in enumerate(warnings):
+        for name in names:
+            if not line.startswith(f"{name}={environ[name]}: "):
+                continue
+            from spawnlaunch.node import meant
+
+            if found := meant.devices(environ[name], count):
+                warnings[i] = f"{line}; type export {name}={found}"
+                return f"{name}={found}"
+    return ""
+
+
+def _counted(count: int, vendor: str) -> str:
+    return f"{'all ' * (count > 1)}{count} device{'s' * (count > 1)} of {vendor}"
+
+
+def counting_cpus(seen: Visible, why: str) -> Visible:
+    """With a line that --nproc auto counts CPUs, in place of the one that has the reason."""
+    others = (line for line in seen.warnings if why not in line)
+    line = f"--nproc auto counts CPUs, for no device is visible: {why}"
+    return seen._replace(warnings=(*others, line))
+
+
+def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
+    """A line where no device of a vendor can be used."""
+    file = _FILES.get(vendor, "")
+    if not file:
+        from spawnlaunch.node import accelerators
+
+        file = f"/dev/{accelerators.BY_VENDOR[vendor].files[0]}<N>"
+    count = sum(1 for device in devices if device.vendor == vendor)
+    return f"no {file} can be opened for {_counted(count, vendor)}"
+
+
+def _none_visible(
+    devices: Sequence[hardware.Device], vendors: Sequence[str], environ: Mapping[str, str]
+) -> Visible:
+    """None of the devices can be used; where there are none, the variables may name some.
 
     A resource manager may hand out devices that are not there to be read, as in some containers.
     """
     variable = next((name for name in DEVICE_LISTS if name in environ), "")
-    if node.devices or not variable:
+    if devices:
+        why = _closed(devices, vendors[0])
+        return Visible((), variable, (why,), vendor=vendors[0], why=why)
+    if not variable:
         return Visible((), variable, ())
     value = environ[variable]
     seen = f"{variable}={value} names devices, and /sys shows none on this node"
     tokens = _entries(value)
     names = tuple(tokens[: [*map(is_device, tokens), False].index(False)])
-    return Visible((), variable, (seen,) if names else (), names, variable)
+    said = [seen] if names else []
+    if value.strip().lower() != "all" and any(not is_one(each) for each in tokens):
+        said = [f"{variable}={value}: this is no list of devices, with commas"]
+    meant = _mend(said, [variable], environ, MOST_DEVICES)
+    return Visible((), variable, tuple(said), names, variable, meant=meant)
 
 
 # Each of these returns the devices, the variables that decide (the last may be unset), and the
@@ -148,14 +237,14 @@ def _by_rocm(
     outer = [ROCR] if ROCR in environ else []
     slots = _listed(ROCR, environ[ROCR], base, warnings) if outer else base
     inner = next((name for name in WITHIN_ROCR if name in environ), None)
-    if inner is None:
+    if inner is None or not slots:
         return slots, outer or [CUDA], []
     said: list[str] = []
     within = _listed(inner, environ[inner], slots, said)
-    if outer and slots and not within and environ[inner] not in ("", "-1"):
+    if outer and not within and said and _TWICE not in said[0]:
         said = [
             f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {inner}={environ[inner]} "
-            f"selects none, for it counts from 0 within them: no device is visible; unset {inner}"
+            "selects none, for it counts from 0 within them"
         ]
     warnings += said
     return within, [*outer, inner], []
@@ -178,7 +267,10 @@ def _by_level_zero(
 
     found = [(token, named(token)) for token in _entries(environ[ZE_MASK])]
     if bad := [token for token, device in found if not device]:
-        warnings.append(f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}")
+        warnings.append(
+            f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}; devices to choose from: "
+            f"{len(whole)}"
+        )
     tokens: dict[hardware.Device, list[str]] = {}
     for device, token in sorted((device, token) for token, device in found if device):
         # A card with several tiles chosen is one device.
@@ -213,7 +305,7 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     for token in _entries(value):
         found = () if _is_of_another_kind(variable, value, token) else _named(variable, token, base)
         if not found:
-            if token not in ("", "-1"):  # the usual ways to ask for no device
+            if token not in _HIDES_ALL:
                 warnings.append(
                     f"{variable}={value}: {token!r} names no device and ends the list; devices to "
                     f"choose from: {len(base)}"
@@ -221,15 +313,29 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
             return chosen
         if found[0] in chosen and found[0] is not None and not token.startswith("MIG-"):
             fate = "ends there" if variable == ROCR else "selects no device"
-            warnings.append(f"{variable}={value} names a device twice and {fate}")
+            warnings.append(
+                f"{variable}={value} {_TWICE} and {fate}; devices to choose from: {len(base)}"
+            )
             return chosen if variable == ROCR else []
         chosen += found
+        if not is_one(token):
+            warnings.append(
+                f"{variable}={value}: {token!r} is no list, and a runtime reads one device of it"
+            )
     return chosen
 
 
 def is_device(entry: str) -> bool:
     """Whether an entry of a list can be a device, as -1 and Slurm's NoDevFiles cannot."""
     return entry[:1].isdigit() or entry.upper().startswith(UUIDS)
+
+
+def is_one(entry: str) -> bool:
+    """Whether an entry is no more than a number, perhaps with letters behind it, or a word.
+
+    0-1 and '0 1' seem to be several.
+    """
+    return not (entry[:1].isdigit() and any(each in entry for each in "-:;| \t"))
 
 
 def _entries(value: str) -> list[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 
-from spawnlaunch import machine, records, witness
+from spawnlaunch import witness
+from spawnlaunch.base import machine, records
 from spawnlaunch.rollcall import flight, frames
 
 TYPE_CHECKING = False
@@ -35,6 +36,11 @@ class Testimony(records.NamedTuple):
     record: flight.Record  # empty where there is no process group, or torch records nothing
     when: int  # that was read, nanoseconds since 1970
     cost_s: float  # CPU time of the worker
+
+
+def silent(when: int) -> Testimony:
+    """Of a rank that cannot answer: it does not wait in a collective, where its thread could."""
+    return Testimony("", (), flight.Record((), {}), when, 0.0)
 
 
 def as_json(answer: Testimony) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from itertools import chain, pairwise
 from math import comb
 from operator import itemgetter
 
-from spawnlaunch import records
+from spawnlaunch.base import records
 from spawnlaunch.rollcall import flight, groups
 
 TYPE_CHECKING = False
@@ -63,16 +63,32 @@ class Culprit(records.NamedTuple):
     at: str  # where it spends the time that others do not: load (train.py:31); "" is not known
 
     @property
-    def words(self) -> str:
-        """For people, behind the name of the rank."""
-        at = f"; it is at {self.at}" if self.at else ""
-        each = "so far" if self.is_hang else f"of each {_time(self.every_s)}"
-        return f"the others wait for it, {_time(self.late_s)} {each}, before {self.before}{at}"
-
-    @property
     def is_hang(self) -> bool:
         """Whether the others still wait, for much longer than before."""
         return not self.every_s
+
+
+def waited_for(found: Iterable[Culprit]) -> list[tuple[int, str]]:
+    """A sentence on each rank that the others wait for, and the number of that rank.
+
+    Ranks that hang before the same line have one sentence together, and the number of the first.
+    """
+    alike: dict[tuple[str, int], list[Culprit]] = {}
+    for one in found:
+        alike.setdefault((one.before, -1 if one.is_hang else one.rank), []).append(one)
+    return [(each[0].rank, _sentence(each)) for each in alike.values()]
+
+
+def _sentence(alike: Sequence[Culprit]) -> str:
+    """Of culprits that differ in their ranks and places alone: `the others wait for rank 1, 20 ms
+    of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`."""
+    first, late_s = alike[0], max(one.late_s for one in alike)
+    who = f"the others wait for {groups.ranks_of(one.rank for one in alike)}, {_time(late_s)}"
+    of_time = "so far" if first.is_hang else f"of each {_time(first.every_s)}"
+    are_at = "it is at" if len(alike) == 1 else "they are at"
+    is_one_place = first.at and all(one.at == first.at for one in alike)
+    at = f"; {are_at} {first.at}" if is_one_place else ""
+    return f"{who} {of_time}, before {first.before}{at}"
 
 
 class Verdict(records.NamedTuple):
@@ -84,16 +100,21 @@ class Verdict(records.NamedTuple):
     uncertain_s: float = 0.0  # the clocks of the nodes may differ by this
 
 
-def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> Verdict:
+def judged(
+    answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0, hang_s: float | None = None
+) -> Verdict:
     """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
-    count as late."""
+    count as late.
+
+    A rank that is missing for `hang_s` hangs; None: for much longer than any step took.
+    """
     told = {rank: answer.record for rank, answer in answers.items()}
     mismatch = flight.mismatch(told)
     if mismatch:  # which is seldom
         mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
     now = max((answer.when for answer in answers.values()), default=0)
     meetings = _lately(told, answers, now)
-    if not meetings:
+    if not meetings or _are_past(meetings, now):
         return Verdict({}, (), mismatch)
     since = meetings[0].begins
     waiting, late = _spans(meetings, int(uncertain_s * 1e9))
@@ -104,7 +125,8 @@ def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> 
     }
     named = _named(shares, late, since, now)
     found = [_culprit(rank, late[rank], all_ns, meetings, answers) for rank in named]
-    return Verdict(shares, _hanging(meetings, answers) or found, mismatch, uncertain_s)
+    hanging = _hanging(meetings, answers, hang_s)
+    return Verdict(shares, hanging or found, mismatch, uncertain_s)
 
 
 def _placed(answer: asked.Testimony) -> flight.Record:
@@ -130,6 +152,16 @@ def _lately(
     meetings.sort(key=lambda one: one.begins)
     lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
     return lately if len(lately) >= FEW else meetings[-FEW:]
+
+
+def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
+    """Whether all have met, and do not meet any more: who was late then is not what they do now."""
+    begins = [one.begins for one in meetings]
+    patience = max(
+        LATELY_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0)
+    )
+    is_over = not any(one.absent for one in meetings)
+    return is_over and now - max(max(one.came.values()) for one in meetings) > patience
 
 
 def _spans(
@@ -248,7 +280,9 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
     return []
 
 
-def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]) -> list[Culprit]:
+def _hanging(
+    meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony], hang_s: float | None
+) -> list[Culprit]:
     """Who is missing for much longer than any step took, and does not wait for another meanwhile.
 
     A broadcast is over for some of its ranks before all have come: these go on to the next one, and
@@ -256,7 +290,7 @@ def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony
     """
     missing: dict[int, tuple[_Meeting, Span]] = {}
     for one in filter(lambda one: one.absent, meetings):
-        patience = _patience(one, meetings)
+        patience = _patience(one, meetings) if hang_s is None else hang_s * 1e9
         for rank, span in one.lates():
             if rank in one.absent and span[1] - span[0] > patience:
                 missing.setdefault(rank, (one, span))

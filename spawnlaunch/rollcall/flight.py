@@ -25,8 +25,8 @@ import pickle
 from contextlib import suppress
 from math import prod
 
-from spawnlaunch import machine, reading
-from spawnlaunch.records import NamedTuple
+from spawnlaunch.base import machine, reading
+from spawnlaunch.base.records import NamedTuple
 from spawnlaunch.rollcall.frames import Frame
 from spawnlaunch.rollcall.groups import own, place_of, ranks_of
 
@@ -208,7 +208,11 @@ def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mis
             kinds = _grouped({rank: call.title for rank, call in entered.items()})
             (few, _), (others, _), *_ = kinds
             nobody_knows = len(few) == len(others)
-            either = f"it or {ranks_of(others)} is in the wrong one: " if nobody_knows else ""
+            either = (
+                f"{ranks_of(few)} or {ranks_of(others)} is in the wrong one: "
+                if nobody_knows
+                else ""
+            )
             words = "; ".join(f"{ranks_of(ranks)} in {title}" for ranks, title in kinds)
             when = min(call.when for call in entered.values())
             return when, Mismatch(few[0], f"{either}collective {number} of group {group}: {words}")

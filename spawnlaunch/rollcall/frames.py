@@ -19,19 +19,16 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch import records
+from spawnlaunch.base import records
 
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?+) in (?P<function>.*)')
-_SPIED_THREAD = re.compile(r"Thread (?:0x)?[0-9A-Fa-f]+ \(.*\)(?:: \"(?P<name>.*)\")?")
+_SPIED_THREAD = re.compile(r"Thread (?:0x)?[0-9A-Fa-f]+ \([^()]*\)(?:: \"(?P<name>.*)\")?")
 _SPIED_FRAME = re.compile(r"    (?P<function>\S.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
-# What faulthandler writes beside them: Python 3.14 has the C stack as well.
-_ELSE = re.compile(r"  (?:<.*>|\.\.\.|Garbage-coll.*|Binary file .*)|Current thread's C stack.*")
-_BEGINNINGS = (b"Current thread", b"Thread 0x", b"  ")
 # The outermost frame of all but the main thread: of those of threading, and of the witness.
 _OF_A_THREAD = ("_bootstrap", "Thread._bootstrap", "_be_witness")
 
-MOST_BYTES = 1 << 20  # kept of the stacks of one process
+MOST_OF_A_LINE = 1 << 13  # the name of a file has half of it: what is longer is no line of a stack
 
 
 class Frame(records.NamedTuple):
@@ -43,46 +40,6 @@ class Frame(records.NamedTuple):
 
 
 Stack = tuple[Frame, ...]  # the innermost call first
-
-
-class Sieve:
-    """Takes faulthandler's lines out of what a process writes to its stderr."""
-
-    def __init__(self) -> None:
-        self._taken = bytearray()
-        self._held = b""  # the beginning of a line that may be one of a stack
-
-    @property
-    def text(self) -> str:
-        """The stacks, as far as they have been told."""
-        return self._taken.decode(errors="replace")
-
-    def __call__(self, chunk: bytes) -> bytes:
-        """The part of a chunk of the process's output that belongs to no stack."""
-        lines = (self._held + chunk).splitlines(keepends=True)
-        self._held = b""
-        if lines and not lines[-1].endswith(b"\n") and _may_begin(lines[-1]):
-            self._held = lines.pop()
-        return b"".join(line for line in lines if not self._take(line))
-
-    def rest(self) -> bytes:
-        """The unfinished line that was held back."""
-        rest, self._held = self._held, b""
-        return rest
-
-    def _take(self, line: bytes) -> bool:
-        if line == b"\n":
-            ours = bool(self._taken) and not self._taken.endswith(b"\n\n")
-        else:
-            text = line.decode(errors="replace").rstrip("\n")
-            ours = any(kind.fullmatch(text) for kind in (_THREAD, _FRAME, _ELSE))
-        if ours and len(self._taken) < MOST_BYTES:
-            self._taken += line
-        return ours
-
-
-def _may_begin(line: bytes) -> bool:
-    return any(line.startswith(word) or word.startswith(line) for word in _BEGINNINGS)
 
 
 def main_stack(text: str) -> Stack:
@@ -101,6 +58,8 @@ def _threads(text: str) -> list[tuple[str, Stack]]:
     """The threads' names, as far as they are told, and stacks."""
     threads: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
+        if len(line) > MOST_OF_A_LINE:
+            continue
         if spied := _SPIED_THREAD.fullmatch(line):
             threads.append((spied["name"] or "", []))
         elif _THREAD.fullmatch(line):

@@ -14,7 +14,7 @@ import os
 import re
 from functools import cache
 
-from spawnlaunch import cpuset, records
+from spawnlaunch.base import cpuset, records
 from spawnlaunch.rollcall import frames
 
 TYPE_CHECKING = False
@@ -44,20 +44,14 @@ class Answer(records.NamedTuple):
 
     rank: int
     is_worker: bool  # and no child of one
-    how: str  # "told by itself", "by py-spy", or "as the kernel sees it" and why
-    text: str
+    how: str  # "told by itself", "by py-spy", or why it was not
+    text: str  # the stacks, or else who has not told them
 
     @property
     def place(self) -> tuple[str, frames.Stack]:
-        """What makes two processes' places equal: the kernel's words, or the stack."""
+        """What makes two processes' places equal: the stack, or else the words."""
         stack = frames.main_stack(self.text)
-        return ("" if stack else kernels_words(self), stack)
-
-
-def kernels_words(answer: Answer) -> str:
-    """Those about the first thread, without its number, which differs from process to process."""
-    first = next(iter(answer.text.splitlines()), "")
-    return f"{first.partition('(')[1]}{first.partition('(')[2]}, {answer.how}"
+        return ("" if stack else f"{self.text.strip()} ({self.how})", stack)
 
 
 class Group(records.NamedTuple):
@@ -102,8 +96,7 @@ def _where(words: str, stack: frames.Stack, several: bool) -> str:
     """The place in words, which follow the names of one or several processes."""
     be = "are" if several else "is"
     if not stack:
-        has = "have" if several else "has"
-        return f"{be} {words}" if words.startswith("(") else f"{has} told the stacks above"
+        return f"{be} {words}"
     at = own(stack)
     if at is None:
         return _said(stack[0], stack[0], several)

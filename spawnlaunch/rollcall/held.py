@@ -12,7 +12,7 @@ freezer.self_freezing in cgroup-v1/freezer-subsystem.rst.
 
 from __future__ import annotations
 
-from spawnlaunch import records
+from spawnlaunch.base import records
 from spawnlaunch.node import cgroup, proc, sysfs
 
 TYPE_CHECKING = False

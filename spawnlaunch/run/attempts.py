@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from spawnlaunch import errors, failures, machine
-from spawnlaunch.run import events, launches, say, starting
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, say
+from spawnlaunch.run import endings, launches, leftovers, removal, starting, unable
+from spawnlaunch.run.supervisor import Supervisor
+from spawnlaunch.run.tree import Tree
 from spawnlaunch.world import host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from spawnlaunch.run.supervisor import Supervisor
-    from spawnlaunch.run.tree import Tree
 
 
 def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
@@ -23,7 +20,11 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     The result is the exit status.
     """
     launch, tree = supervisor.launch, supervisor.tree
-    make_scratch(launch.scratch)
+    starting.make_scratch(launch.scratch)
+
+    def was_told_to_end() -> bool:
+        return supervisor.rules.was_told_to_end
+
     try:
         try:
             result, leave_word = _run(supervisor, workers)
@@ -32,13 +33,11 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
                 supervisor.kill()
             tree.kept.clear()
             end(tree)
-            is_written = supervisor.output.drain(
-                launch.grace_s, lambda: supervisor.rules.was_told_to_end
-            )
+            is_written = supervisor.output.drain(launch.grace_s, was_told_to_end)
         if not (is_written or result.status):
             result = result._replace(status=os.EX_IOERR)
         if supervisor.journal:
-            supervisor.journal.end(result)
+            supervisor.journal.end(result, was_told_to_end)
         return leave_word(result) if result.cause or launch.result else result.status
     finally:
         remove_scratch(launch.scratch)
@@ -109,21 +108,6 @@ def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
     )
 
 
-def make_scratch(directory: str) -> None:
-    """Make it, new and for ourselves alone. Raises UsageError where nothing can be written.
-
-    It is for files that need not outlive the launch: the workers' error files. Whoever starts the
-    workers makes it and removes it; if that is a guard that was killed, the launcher removes it.
-    """
-    try:
-        machine.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
-    except OSError as error:
-        raise errors.UsageError(
-            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
-            "can be written"
-        ) from None
-
-
 def remove_scratch(directory: str) -> None:
     """Remove the directory, if it is there, with whatever the workers left in it.
 
@@ -135,8 +119,6 @@ def remove_scratch(directory: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:  # most are empty
-        from spawnlaunch.run import removal
-
         removal.remove_tree(directory)
         if machine.lexists(directory):
             say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
@@ -144,10 +126,8 @@ def remove_scratch(directory: str) -> None:
 
 def _ended_early(supervisor: Supervisor, status: int, words: str) -> launches.LaunchResult:
     """How a launch ended that had no workers yet."""
-    from spawnlaunch.run import report, unable
-
     cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
-    words = words or report.ended_early(cause, supervisor.launch.request)
+    words = words or endings.ended_early(cause, supervisor.launch.request)
     say.say([words])
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
@@ -158,8 +138,6 @@ def end(tree: Tree) -> bool:
     """Kill everything of the run that is left, and name what does not die; True: all is gone."""
     left = [process.pid for process in tree.end(tree.patience_s)]
     if left:
-        from spawnlaunch.run import leftovers
-
         stuck = "it must be stuck in the kernel"
         say.say(f"could not kill {leftovers.named(pid)}, which is left: "
                 f"{leftovers.why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
@@ -168,14 +146,12 @@ def end(tree: Tree) -> bool:
 
 def _leave_word(supervisor: Supervisor, result: launches.LaunchResult) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
-    from spawnlaunch.run import report  # at the end, when no starting waits for it
-
     launch = supervisor.launch
-    status = report.write_files(result, launch)
+    status = endings.write_files(result, launch)
     failure, hostname = result.first_failure, launch.hostname
     patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
-    say.say(report.summary(result, hostname), patience_s)
-    words = report.last_words(failure) if failure else None
-    if failure and words:
-        report.say_last(failure.rank, hostname, words, patience_s)
+    say.say(endings.summary(result, hostname), patience_s)
+    if failure:
+        endings.say_environment(failure, launch, patience_s)
+        endings.say_words(failure, hostname, supervisor.output.shown_last(failure), patience_s)
     return status

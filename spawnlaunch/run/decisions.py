@@ -1,15 +1,12 @@
 """What to do when something happens to the workers of a launch.
 
 What happens is a method: it changes what is known, and calls what is to be done. No process, clock
-or file is looked at here. A launch is in one of four stages, and only goes down:
+or file is looked at here. A launch is in one of three stages, and only goes down:
 
-    RUNNING      nothing has gone wrong
-    INTERRUPTED  Ctrl-C was typed, and the one worker that has the terminal has had it as well
-    STOPPING     the workers were told to end (SIGTERM) and have the grace
-    KILLING      SIGKILL was sent
-
-(A worker that answers Ctrl-C with a prompt, as a debugger does, takes it from INTERRUPTED back to
-RUNNING.)
+    RUNNING   nothing has gone wrong
+    STOPPING  the workers were told to end and have the grace: SIGTERM, or the Ctrl-C that a worker
+              which has the terminal has had as well
+    KILLING   SIGKILL was sent
 
 When all have ended, `attempts` decides whether they are started once more.
 """
@@ -17,8 +14,8 @@ When all have ended, `attempts` decides whether they are started once more.
 from __future__ import annotations
 
 from spawnlaunch import failures
-from spawnlaunch.run import signals
-from spawnlaunch.run.signals import signal
+from spawnlaunch.base import signals
+from spawnlaunch.base.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +54,7 @@ if TYPE_CHECKING:
             """The workers are about to be continued."""
 
 
-RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
+RUNNING, STOPPING, KILLING = "running", "stopping", "killing"
 
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
@@ -66,8 +63,6 @@ LAST_S = 1.0  # for what has had its time, and may still end
 # A job that is suspended is stopped as a whole, one process after the other: one that is stopped is
 # continued only if we still run so much later.
 STOPPED_S = 1.0
-
-LOOK_S = 0.1  # how often a worker that was interrupted is looked at for a prompt
 
 
 class Decisions:
@@ -83,13 +78,14 @@ class Decisions:
         grace_s: float = 0.0,
         failure_grace_s: float | None = None,  # after another's failure; None: the same
         foreground: Ranks = frozenset(),  # those that get what is typed as the launcher does
+        is_debugged: bool = False,  # and Ctrl-C is for them alone
         stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
         ends_hung: bool = False,  # --on-hang kill
     ) -> None:
         self._workers, self._around = workers, around
         self.running, self._host, self._grace_s = running, host, grace_s
         self._failure_grace_s, self._stack_signal = failure_grace_s, stack_signal
-        self._foreground, self.is_lone = foreground, len(running) == len(foreground) == 1
+        self._foreground, self._is_debugged = foreground, is_debugged
         self._ends_hung, self._is_hung = ends_hung, False  # and is ended once the stacks are told
         self.stage = RUNNING
         self.given_s = grace_s  # the grace as the user is told it
@@ -97,7 +93,6 @@ class Decisions:
         self._codes: set[int] = set()  # of those that have ended
         self._failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.interrupts = 0  # SIGINTs that the launcher has got
-        self._patience_s = 0.0  # for a worker that was interrupted to end, or to open a prompt
         self.is_suspended = False
         self.is_told_later = False  # to end, after something else had been the cause
 
@@ -146,30 +141,26 @@ class Decisions:
 
     # Those who want an end
 
-    def signalled(self, signum: int, is_typed: bool = False, has_prompt: bool = False) -> None:
-        """The launcher got a signal. Typed: on the terminal, whose foreground group got it too.
-
-        There may be a prompt: somebody waits there for a key, as readline and full-screen programs
-        do.
-        """
+    def signalled(self, signum: int, is_typed: bool = False) -> None:
+        """The launcher got a signal. Typed: on the terminal, whose foreground group got it too."""
         if signum not in signals.STOP:
             self._pass_on(signum, is_typed)
         elif signum == signal.SIGINT:
-            self._interrupted(is_typed, has_prompt)
+            self._interrupted(is_typed)
         else:
             self._end(failures.Cause("signal", self._host, code=-signum))
 
-    def _interrupted(self, is_typed: bool, has_prompt: bool) -> None:
+    def _interrupted(self, is_typed: bool) -> None:
         at_worker_too = is_typed and self.running & self._foreground
-        if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
+        if at_worker_too and self._is_debugged:
             return
         cause = failures.Cause("signal", self._host, code=-signal.SIGINT)
         self.interrupts += 1
         if self.interrupts > 1:
             self._kill("again")
         elif at_worker_too and self.stage == RUNNING:
-            self.stage, self.cause, self._patience_s = INTERRUPTED, cause, self._grace_s / 2
-            self._look_for_prompt()
+            self.stage, self.cause = STOPPING, cause
+            self._around.set_deadline(self._grace_s)
             self._around.announce("interrupt")
         else:
             self._end(cause)
@@ -190,7 +181,7 @@ class Decisions:
         if not grace_s and self.stage != KILLING:
             self.cause = self.cause or cause
             self._kill()
-        elif self.stage in (RUNNING, INTERRUPTED):
+        elif self.stage == RUNNING:
             self._stop(cause, grace_s, is_said=False)
 
     def gone(self) -> None:
@@ -201,11 +192,9 @@ class Decisions:
 
     # Time
 
-    def time_up(self, has_prompt: bool = False, unkillable: Ranks = frozenset()) -> None:
+    def time_up(self, unkillable: Ranks = frozenset()) -> None:
         """The deadline has passed; `unkillable` are ranks that will not die of SIGKILL."""
-        if self.stage == INTERRUPTED:
-            self._await_answer(has_prompt)
-        elif self.stage == STOPPING:
+        if self.stage == STOPPING:
             self._kill("overdue")
         elif unkillable:
             self._around.set_deadline(STUCK_S)
@@ -214,26 +203,11 @@ class Decisions:
             self._around.set_deadline(None)
             self._around.announce("stuck")
 
-    def _await_answer(self, has_prompt: bool) -> None:
-        if has_prompt:
-            self.stage, self.cause, self.interrupts = RUNNING, None, 0
-            self._around.set_deadline(None)
-        elif self._patience_s:
-            self._look_for_prompt()
-        elif self.cause:
-            self._stop(self.cause, self._grace_s / 2)
-
-    def _look_for_prompt(self) -> None:
-        """There is none yet: look again soon, for it may be open for a moment only."""
-        look_s = min(LOOK_S, self._patience_s)
-        self._patience_s -= look_s
-        self._around.set_deadline(look_s)
-
     # What follows
 
     def _end(self, cause: failures.Cause) -> None:
         """The launch is to end, which may be on its way already."""
-        if self.stage in (RUNNING, INTERRUPTED):
+        if self.stage == RUNNING:
             self._stop(cause)
         else:
             self.is_told_later = True
@@ -249,8 +223,7 @@ class Decisions:
             if was_suspended:  # a stopped process cannot use its grace
                 self._resume()
             left_s = self._grace_s if grace_s is None else grace_s
-            # After Ctrl-C the whole, though half of it was spent on waiting for a prompt.
-            self.given_s = self._grace_s if self.interrupts else left_s
+            self.given_s = left_s
             self._around.set_deadline(left_s)
             if is_said:
                 self._around.announce(cause)

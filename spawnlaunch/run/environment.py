@@ -6,17 +6,21 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
-    from spawnlaunch.run import launches
+from spawnlaunch.base import reading
+from spawnlaunch.run import launches
+from spawnlaunch.world import identity
 
-MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
+MARK = identity.MARK  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
-STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
-WITNESS = "SPAWNLAUNCH_WITNESS"  # its own pid, which what it starts does not have: see witness/
+STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads
+STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory of the files that they go to: see witness/
+WITNESS = identity.WITNESS  # its own pid, which what it starts does not have: see witness/
+TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above it: then it names its own failure
 NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here: for what one does while the others wait
+TYPED = "SPAWNLAUNCH_TYPED"  # names of flags that bear on a rank's place, for what checks that
+OMP = "OMP_NUM_THREADS"
 # What the launchers of several nodes know each other by; no worker needs it.
 TOKENS = ("SPAWNLAUNCH_TOKEN", "SPAWNLAUNCH_TOKEN_FILE")
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
@@ -48,19 +52,38 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
         "ROLE_NAME": request.role,
         **own,
     }
-    if request.rewrite_slurm_env and not world.is_task:
-        as_task = next((each.as_task for each in launch.resolution.around if each.as_task), None)
-        ours |= as_task(world, i, launch.resolution.environ) if as_task else {}
+    if not world.is_task:
+        ours |= _as_task(launch, i)
     if request.virtual_local_rank:  # torchrun's meaning
         ours |= {"LOCAL_RANK": 0, **launch.seen.alone(world.local_rank + i)}
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
-        "OMP_NUM_THREADS": launch.plan.bindings[i].threads,
+        OMP: launch.plan.bindings[i].threads,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **launch.resolution.exports,
     }
-    merged = {**unless_set, **environ, **ours}
+    inherited = dict(environ)
+    if not reading.are_threads(inherited.get(OMP, "")):  # of which OpenMP takes nothing
+        inherited.pop(OMP, None)
+    merged = {**unless_set, **inherited, **ours}
     return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
+    """The manager's variables that worker `i` would have as a task of its own.
+
+    A launcher in a step was given those of the step's one task on this node. In a shell of a job
+    they are nobody's.
+    """
+    request, resolution = launch.request, launch.resolution
+    managers = resolution.around if request.rewrite_slurm_env else resolution.managers[:1]
+    is_asked_for = request.rewrite_slurm_env or not request.no_rewrite_slurm_env
+    for manager in managers if is_asked_for else ():
+        if manager.has_task_variables and (
+            request.rewrite_slurm_env or manager.kind == identity.TASKS
+        ):
+            return manager.as_task(resolution.world, i, resolution.environ)
+    return {}
 
 
 def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -6,15 +6,14 @@ clock. The file is written at once, so its own time is finer; but it may be anot
 
 from __future__ import annotations
 
-from spawnlaunch import failures, machine
+from spawnlaunch import failures
+from spawnlaunch.base import machine
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import report
+from spawnlaunch.run import endings, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from spawnlaunch.run import launches
 
 # What is said before a process aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
 # glibc (mallopt(3), M_CHECK_ACTION; gcc's -fstack-protector) and Python's faulthandler.
@@ -36,7 +35,7 @@ def judged(
     Times, as `ended`, are those of this machine's monotonic clock.
     """
     early_s = one.early_s
-    words = report.last_words(one) or ""
+    words = endings.last_words(one) or ""
     written_s = _written_s(one, machine.monotonic() - ended)
     is_said = any(each in words for each in ABORTS_WORDS)
     if one.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
@@ -45,7 +44,7 @@ def judged(
         one, early_s = one._replace(failed_s=written_s), 0.0
     if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # it was told to end before
         return one, None
-    oom = report.out_of_memory(kills_before, cgroup.memory_kills())
+    oom = endings.out_of_memory(kills_before, cgroup.memory_kills())
     code = UNCAUGHT if one.code == -one.sent else one.code
     cause = failures.Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
     return one, failures.Failure(cause, ended - one.failed_s, early_s)
@@ -74,7 +73,7 @@ def _written_s(one: launches.WorkerExit, since_s: float) -> float:
         written = machine.lstat(one.error_file or "").st_mtime
     except OSError:
         return 0.0
-    said = _time_in(report.read(one.error_file))
+    said = _time_in(endings.read(one.error_file))
     if said is None:
         return 0.0
     latest = said + WHOLE_S

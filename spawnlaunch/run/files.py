@@ -1,4 +1,8 @@
-"""Files and directories that a launch makes where others may write too.
+"""Files and directories that we make: the one place, with the rules for other users.
+
+What workers say is nobody else's business: a directory that we make is for its user alone, as
+torchrun's is. In one that is there already the user has chosen who reads; files have the umask's
+mode.
 
 A directory that everybody may write to, as /tmp, may have a link of anybody's under any name. Who
 follows it writes where somebody else wants it, with rights that the other has not. So we follow a
@@ -15,16 +19,11 @@ import select
 import stat
 from contextlib import suppress
 
-from spawnlaunch import errors, machine
-from spawnlaunch.run import environment, events
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.run import launches
+from spawnlaunch.base import errors, events, machine
+from spawnlaunch.run import environment, launches
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
-PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
-LOOK_AGAIN_S = 0.02
+PATIENCE_S = 5.0  # for the reader of a pipe to take something
 ELSEWHERE = "name another directory with --log-dir"
 REFUSED = (errno.EPERM, errno.ENOSYS)  # by a sandbox
 STAYS = (errno.EBUSY, *REFUSED)  # a file that is mounted by itself, as of a container (rename(2))
@@ -80,23 +79,48 @@ def _target(path: str, directory: str) -> str | None:
     return target
 
 
-def open_log(route: launches.Route) -> int:
-    """The file of a worker's stream, to add to it. Raises OSError.
+def make_directory(path: str) -> None:
+    """Make a directory, and those above it that are not there, for this user alone.
 
-    Others may be able to write to the directory: a link of theirs is not followed, and a FIFO not
-    waited for.
+    Raises OSError.
     """
-    path, flags = route.file or "", TO_ADD | os.O_CREAT
+    target, missing = resolved(path), []
+    while not machine.isdir(target):
+        missing.append(target)
+        target = os.path.dirname(target)
+    for each in reversed(missing):
+        try:
+            machine.mkdir(each, 0o700)
+        except FileExistsError:
+            if not machine.isdir(each):
+                kind = errno.EEXIST if each == target else errno.ENOTDIR
+                raise OSError(kind, os.strerror(kind)) from None
+    resolved(path)  # nor has somebody been quicker
+
+
+def opened(path: str, flags: int) -> int:
+    """Open a file to write to, and make it if it is not there. Raises OSError.
+
+    Others may be able to write to the directory: a link of theirs is not followed.
+    """
+    flags |= os.O_CREAT | os.O_CLOEXEC
     try:
-        fd = machine.open(path, flags | os.O_NOFOLLOW, 0o666)
+        return machine.open(path, flags | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        owner = machine.lstat(path).st_uid
-        if owner not in (0, machine.geteuid()):
-            raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})") from None
-        fd = machine.open(path, flags, 0o666)
-    machine.set_blocking(fd, True)
+    owner = machine.lstat(path).st_uid
+    if owner not in (0, machine.geteuid()):
+        raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})")
+    return machine.open(path, flags, 0o666)
+
+
+def open_log(route: launches.Route) -> int:
+    """The file of a worker's stream, to add to it. Raises OSError.
+
+    Neither a FIFO nor a device is waited for.
+    """
+    fd = opened(route.file or "", TO_ADD)
     if stat.S_ISFIFO(machine.fstat(fd).st_mode):
         machine.close(fd)
         raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
@@ -116,8 +140,7 @@ def prepare_files(
     """
     for directory, elsewhere in _directories(routes, error_file, scratch).items():
         try:
-            machine.makedirs(resolved(directory), exist_ok=True)
-            resolved(directory)  # nor has somebody been quicker
+            make_directory(directory)
         except OSError as error:
             raise errors.UsageError(
                 f"cannot make the directory {directory}: {error.strerror}; {elsewhere}"
@@ -249,26 +272,19 @@ def _fill(fd: int, found: os.stat_result | None, data: bytes) -> None:
 
 
 def _write_into(path: str, data: bytes, flags: int) -> None:
-    fd = _open_for(path, flags, machine.running_s() + PATIENCE_S)
+    try:
+        fd = machine.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # of a FIFO (fifo(7))
+            raise OSError(errno.ENXIO, "nobody reads it") from None
+        raise
     try:
         poller = machine.poll()
         poller.register(fd, select.POLLOUT)
         while data:
             if not events.patient_poll(poller, PATIENCE_S):
                 raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
-            data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
+            with suppress(BlockingIOError):  # another one was quicker
+                data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
     finally:
         machine.close(fd)
-
-
-def _open_for(path: str, flags: int, until: float) -> int:
-    """Open what is there; a FIFO has no end to write to before somebody reads it (fifo(7))."""
-    while True:
-        try:
-            return machine.open(path, flags)
-        except OSError as error:
-            if error.errno != errno.ENXIO or not stat.S_ISFIFO(machine.stat(path).st_mode):
-                raise
-        if machine.running_s() > until:
-            raise OSError(errno.ENXIO, "nobody reads it")
-        events.patient_sleep(LOOK_AGAIN_S)

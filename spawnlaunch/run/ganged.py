@@ -13,24 +13,23 @@ starts and ends this node's workers, and tells what becomes of them.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import errors, failures, machine
+from spawnlaunch import failures
+from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.run import decisions, launches, output, report, say, signals, starting
-from spawnlaunch.world import host, lookup
+from spawnlaunch.run import decisions, endings, launches, log_place, output, starting
+from spawnlaunch.run.supervisor import Supervisor
+from spawnlaunch.world import host, lookup, refusals
+from spawnlaunch.world.gathering import Gathering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from spawnlaunch.gang import server
-    from spawnlaunch.run import log_place
     from spawnlaunch.run.hang import together
-    from spawnlaunch.run.supervisor import Supervisor
-    from spawnlaunch.world.gathering import Gathering
 
 TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
@@ -54,6 +53,7 @@ class Gang:
         self._is_alone = False  # the launcher above us is gone
         self._status = 0
         self._world_size = 0
+        self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
         self._port: host.HeldPort | None = host.hold_free_port()
         self._result = launches.LaunchResult(0, None)
@@ -62,14 +62,9 @@ class Gang:
         run_id = launch.resolution.world.run_id
         who = machine.urandom(8).hex()
         settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
-            launch=who
+            launch=machine.name_now()
         )
         endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
-        self._place: log_place.AgreedPlace | None = None
-        if launch.logs:
-            from spawnlaunch.run import log_place  # few launches keep files
-
-            self._place = log_place.AgreedPlace(launch)
         self._serve: Callable[[], server.Server] | None = None  # the hub, where it may be here
         self._server = self._served(endpoint, settings, who, gathering)
         if self._server:
@@ -86,7 +81,6 @@ class Gang:
             addr=request.local_addr or "",
             role=request.role,
             told=settings.told,
-            place=self._place.first_new if self._place else 0,
             again=gathering.again,
         )
         self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
@@ -194,9 +188,8 @@ class Gang:
             return
         self._world_size = start.world_size
         launch = told(self._launch, start, self._port)
-        if self._place:
-            launch, said = self._place.of(launch, start)
-            self._say(said)
+        if launch.logs:
+            launch = log_place.in_epoch(launch, start.launch)
         try:
             workers = starting.make_workers(launch, start.total)
             starting.prepare_files(workers, launch.scratch, restart=start.total)
@@ -207,10 +200,10 @@ class Gang:
             self._member.worker_failed(messages.Failed(start.epoch, cause))
             self._member.workers_ended(False, self._next_port())
             return
-        self._say(
-            f"rank {worker.rank}  {line}"
-            for worker, line in zip(workers, launch.lines, strict=False)
-        )
+        lines = [starting.worker_line(each, launch.node, launch.host) for each in workers]
+        if not launch.request.quiet and lines != self._lines:
+            self._say(lines)
+        self._lines = lines
         self._result = self._supervisor.run(workers)
         self._end_all()
         outcomes = tuple((one.rank, one.code) for one in self._result.exits)
@@ -269,8 +262,8 @@ class Gang:
     def told_to_end(self, signum: int) -> None:
         """Tell the others, once; and again where somebody does not want to wait."""
         rules = self._supervisor.rules
-        if rules.stage in (decisions.RUNNING, decisions.INTERRUPTED):
-            return  # the worker may answer with a prompt
+        if rules.stage == decisions.RUNNING:
+            return  # Ctrl-C, for the worker that is debugged
         is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._member.leaving:
             self._member.told(signum)
@@ -302,24 +295,27 @@ class Gang:
     def leave_word(self, result: launches.LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
         cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
-        status = report.write_files(result, self._launch, elsewhere)
+        status = endings.write_files(result, self._launch, elsewhere)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
         elif cause is not None:
             self._say_report(cause, result)
+        if first := result.first_failure:
+            endings.say_environment(first, self._launch, say.PATIENCE_S)
+            endings.say_where(first)
         return status
 
     def _say_report(self, cause: failures.Cause, result: launches.LaunchResult) -> None:
         """The first failure, how this node's ranks ended, and the last words of the first."""
-        again = report.after_restarts(len(result.restarted))
+        again = endings.after_restarts(len(result.restarted))
         say.say([f"failed first{again}: {cause.in_words}"], say.PATIENCE_S)
         others = tuple(one for one in result.exits if one != result.first_failure)
         say.say(
-            report.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
+            endings.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
-        if cause.words:
-            report.say_last(cause.rank, cause.host, words.of_worker(cause.words))
+        if cause.words:  # also those of a rank here: other nodes' output may come after them
+            endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
     def _elsewhere(self, result: launches.LaunchResult) -> list[tuple[int, int | None]]:
         """The ends of other nodes' ranks."""
@@ -352,8 +348,6 @@ def line_again(
     launch: launches.Launch, node_rank: int, nproc: int = 0, is_hub: bool = False
 ) -> str:
     """As this launcher was started, but for what is another node's; -1, 0: that is not known."""
-    from spawnlaunch.world import advice  # where a launcher was lost
-
     request, conf = launch.request, launch.request.rdzv_conf or {}
     own = {"--node-rank": str(node_rank) if node_rank >= 0 else "", "--local-addr": ""}
     if 0 < nproc != len(launch.plan.bindings):
@@ -362,4 +356,4 @@ def line_again(
         conf = {**conf, "is_host": f"{is_hub:d}"}
         own["--rdzv-conf"] = ",".join(f"{name}={value}" for name, value in conf.items())
     more = [f"{flag}={value}" for flag, value in own.items() if value]
-    return advice.typed(request, *more, without=own)
+    return refusals.typed(request, *more, without=own)

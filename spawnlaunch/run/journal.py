@@ -1,31 +1,27 @@
 """What the guard tells the recorder of --record: events, as JSON lines through a pipe.
 
-A recorder that does not read is not waited for; that it has died is said. watch/record.py has what
-each kind is.
+A recorder that does not read is waited for at the end only; what it could not be told is counted,
+and said, as is its death. watch/recorder.py has what each kind is.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 
-from spawnlaunch import machine
-from spawnlaunch.run import report
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from spawnlaunch.run import events, launches
-    from spawnlaunch.run.output import Output
-    from spawnlaunch.run.processes import Running
-
+from spawnlaunch.base import events, machine, say
+from spawnlaunch.run import endings, launches, pipes
+from spawnlaunch.run.output import Output
+from spawnlaunch.run.processes import Running
 
 # What may be known only when the launchers of several nodes have met, but for ranks.
 OF_THE_NODE = (
     *("WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "MASTER_PORT"),
 )
+
+
+MOST_BYTES = 1 << 23  # that may wait for a recorder: the ends of some ten thousand ranks
 
 
 class Journal:
@@ -35,6 +31,8 @@ class Journal:
         self._pipe, self._hostname = pipe, hostname
         self._loop, self._output = loop, output
         loop.watch(pipe, self._broken, 0)  # the end of its reader is told without being asked for
+        self._sink = pipes.Sink(machine.dup(pipe), loop, lambda _: None, lambda: None)
+        self._untold = 0  # events for which there was no room
 
     def _broken(self) -> None:
         self._loop.forget(self._pipe)
@@ -43,8 +41,10 @@ class Journal:
     def tell(self, kind: str, **values: object) -> None:
         """Tell of an event."""
         event = {"kind": kind, "time": round(machine.time(), 3), **values}
-        with suppress(OSError):
-            machine.write(self._pipe, json.dumps(event).encode() + b"\n")
+        if len(self._sink.queue) > MOST_BYTES:
+            self._untold += 1
+        else:
+            self._sink.put(json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
         """The workers of an attempt were started; `running` has by rank those that could be."""
@@ -57,9 +57,9 @@ class Journal:
 
     def ended(self, one: launches.WorkerExit) -> None:
         """A rank has ended."""
-        self.tell("ended", **report.as_json(one))
+        self.tell("ended", **endings.as_json(one))
 
-    def end(self, result: launches.LaunchResult) -> None:
+    def end(self, result: launches.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
         """The launch has ended; what failed first may have done so on another node."""
         cause, failure = result.cause, result.first_failure
         elsewhere = cause and cause.kind == "failure" and not failure
@@ -67,6 +67,10 @@ class Journal:
             "end",
             status=result.status,
             cause=cause and cause.kind,
-            words=[] if elsewhere else [*report.summary(result, self._hostname)],
-            traceback=report.last_words(failure) if failure else None,
+            words=[] if elsewhere else [*endings.summary(result, self._hostname)],
+            traceback=endings.last_words(failure) if failure else None,
         )
+        self._output.await_readers([self._sink], 0.0, was_told_to_end)
+        lost = self._untold + self._sink.queue.count(b"\n")
+        words = f"the process that writes the record does not read: it lacks the last {lost} events"
+        say.say([words] * bool(lost))

@@ -11,26 +11,33 @@ have started comes to the launcher, a subreaper too, which kills it. So either o
 A guard in which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that
 the launcher tells it from one whose workers ended with the same status, and does the rest.
 
-A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies.
+A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies. One
+that cannot come to hear that the launch is to end is killed by the launcher; and if the launcher
+has died, a timer ends it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import errors, failures, finder, flags, machine, reading, records
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, records, say, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import attempts, decisions, environment, events, launches, output, say, signals
-from spawnlaunch.run.signals import signal
-from spawnlaunch.run.supervisor import SETTLED_S, TYPED, Supervisor, import_the_rest
+from spawnlaunch.run import (
+    attempts,
+    decisions,
+    endings,
+    launches,
+    output,
+    refused,
+    unable,
+)
+from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
 # of each stream. A launch is refused for want of what it needs; the soft limit is raised where the
@@ -40,7 +47,6 @@ OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 
 NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
-DEAF_S = 10.0  # for the guard to hear a signal that means to end the job
 
 BLIND = (
     "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
@@ -57,8 +63,6 @@ WITH_US = (
 # of timers that we do not set, so that nobody sends them.
 FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 
-SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
-
 
 class GuardProcess(records.NamedTuple):
     """What the launcher knows of its guard."""
@@ -67,39 +71,37 @@ class GuardProcess(records.NamedTuple):
     channel: int  # descriptor to write signals to
 
 
-def run(
-    launch: launches.Launch, workers: Sequence[launches.Worker], blocked: frozenset[int]
-) -> int:
+def run(launch: launches.Launch, workers: Sequence[launches.Worker]) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
-    not agreed yet), `blocked` is the signals that all are started with blocked. The signals that
-    end, stop or continue the launch stay blocked, so that none cuts in while the interpreter ends.
+    not agreed yet). The signals that end, stop or continue the launch stay blocked, and caught in
+    other threads, so that none cuts in while the interpreter ends.
     Raises UsageError where the workers cannot all be watched, OSError where the system refuses what
     a launch needs; nothing is left then.
     """
     if launch.request.debug is not None:
-        from spawnlaunch.run.keyboard import debug
+        from spawnlaunch.run import debug
 
         launch = debug.prepared(launch, workers)
-    launch = _with_endings(launch)._replace(group=machine.getpgrp(), blocked=blocked)
     _check_system(workers)
-    signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
     machine.pthread_sigmask(signal.SIG_BLOCK, watched)
+    pipe = events.SignalPipe(watched)
     if not machine.IS_LINUX:
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
-        supervisor = Supervisor(launch, tree, events.SignalPipe(watched))
+        supervisor = Supervisor(launch, tree, pipe)
         supervisor.listen()
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    guard = _start_guard(workers, launch)
+    guard = _start_guard(workers, launch, pipe)
     try:
-        code = os.waitstatus_to_exitcode(_watch(guard, watched))
+        watch = _Watch(guard, events.Ear(pipe), launch.grace_s)
+        code = os.waitstatus_to_exitcode(watch.until_its_end())
         if code < 0:
             return _take_over(code, guard, tree, launch)
         if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
@@ -111,53 +113,6 @@ def run(
             machine.waitpid(guard.pid, 0)
         _take_over(-FAULTS[os.EX_OSERR], guard, tree, launch)
         raise
-
-
-def _with_endings(launch: launches.Launch) -> launches.Launch:
-    """The launch with how it ends, as flags and environment say. Raises UsageError."""
-    request = launch.request
-    result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
-    if result or error_file:
-        result, error_file = _own_files(launch, result, error_file)
-    grace_s, why, limit_s = request.grace_s, "", None
-    longest = launch.resolution.ask_around("longest_grace_s") if launch.resolution.around else None
-    if longest:
-        limit_s = longest.value
-        why = f" ({longest.source})" if grace_s > limit_s else ""
-        grace_s = min(grace_s, limit_s)
-    failure_s = request.failure_grace_s
-    if failure_s is None and launch.resolution.gathering:
-        failure_s = min(grace_s, flags.FAILURE_GRACE_S)
-    return launch._replace(
-        grace_s=grace_s, grace_why=why, limit_s=limit_s, failure_grace_s=failure_s,
-        result=result, error_file=error_file,
-    )  # fmt: skip
-
-
-def _own_files(
-    launch: launches.Launch, result: str | None, error_file: str | None
-) -> tuple[str | None, str | None]:
-    """Those of this launcher, which were named for all. Raises UsageError.
-
-    Whether an error file can be written is seen after a failure, rarely.
-    """
-    from spawnlaunch.run import files, routes
-
-    if not launch.resolution.gathering:  # of which one launcher writes for all
-        world = launch.resolution.world
-        result = result and routes.own_file(result, world)
-        error_file = error_file and routes.own_file(error_file, world)
-    result = result and reading.absolute(result, "--result")
-    why = result and files.refusal(result)
-    if why:
-        raise errors.UsageError(f"--result {launch.request.result}: {why}")
-    try:
-        files.resolved(error_file or "/")
-    except OSError as error:
-        raise errors.UsageError(
-            f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
-        ) from None
-    return result, error_file
 
 
 def _check_system(workers: Sequence[launches.Worker]) -> None:
@@ -173,8 +128,6 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     with suppress(ChildProcessError):
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)
-    if machine.IS_LINUX:
-        machine.sigtimedwait((), 0)
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
     own = output.OF_THE_GUARD if len(workers) > 1 else OF_THE_GUARD_OF_ONE
     needed = len(workers) * LEAST_OF_A_WORKER + kept + own
@@ -194,7 +147,9 @@ def _check_limit(workers: int, needed: int, own: int) -> None:
         )
 
 
-def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) -> GuardProcess:
+def _start_guard(
+    workers: Sequence[launches.Worker], launch: launches.Launch, pipe: events.SignalPipe
+) -> GuardProcess:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -207,11 +162,10 @@ def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) ->
         status, fault, supervisor = os.EX_SOFTWARE, os.EX_SOFTWARE, None
         try:
             machine.close(outlet)
+            pipe.close()  # that is the launcher's
             supervisor = _become_guard(workers, launch, launcher, inlet)
             status, fault = attempts.carry_out(supervisor, workers), 0
         except errors.UsageError as error:
-            from spawnlaunch.run import unable
-
             status, fault = errors.WRONG_USE, 0
             say.say([f"error: {error}"])
             unable.tell_of(launch, status, str(error))
@@ -220,14 +174,9 @@ def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) ->
             while first.__context__:
                 first = first.__context__
             status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
-            if finder.tell_change():
-                status = fault = os.EX_OSERR
-            else:
-                from spawnlaunch.run import refused, unable  # which may fail as well
-
-                has_begun = supervisor is not None and supervisor.has_begun
-                tell = None if has_begun else partial(unable.tell_of, launch)
-                refused.end(error, " in the guard", tell=tell)
+            has_begun = supervisor is not None and supervisor.has_begun
+            tell = None if has_begun else partial(unable.tell_of, launch)
+            refused.end(error, " in the guard", tell=tell)
         finally:
             with suppress(OSError):
                 if fault:
@@ -250,85 +199,120 @@ def _become_guard(
     has a group of its own, and a session of its own but for a worker that is to have the terminal.
     """
     machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if refused := signals.detach(session=all(worker.own_session for worker in workers)):
-        say.say([WITH_US.format(refused.strerror)])
+    if error := signals.detach(session=all(worker.own_session for worker in workers)):
+        say.say([WITH_US.format(error.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
     tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))
     if not proc.is_proc_ours():
         say.say([BLIND])
     machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
+    machine.signal(signal.SIGCONT, partial(_look_at_launcher, launcher, machine.getpid()))
+    machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCONT])
     supervisor = Supervisor(launch, tree, pipe)
     supervisor.listen(inlet)
     return supervisor
 
 
-def _watch(guard: GuardProcess, watched: frozenset[int]) -> int:
-    """Pass on signals until the guard has ended, and look after it at times.
-
-    The result is its status, as waitpid(2) has it.
-    SIGALRM tells the time: where sigtimedwait is interrupted, as by SIGCONT, and its time is over
-    then, what it returns was never written (CPython 3.10 to 3.13).
-    """
-    status = None
-    machine.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-    look_at = _alarm(SETTLED_S)
-    while status is None:
-        info = machine.sigwaitinfo(watched | {signal.SIGALRM})
-        if info.si_signo == signal.SIGALRM:
-            if machine.monotonic() > look_at + events.LATE_S:
-                # We could not run, nor may the guard have.
-                look_at = _alarm(DEAF_S)
-                continue
-            look_at = NEVER
-            import_the_rest()
-            status = _set_going(guard)
-        elif info.si_signo != signal.SIGCHLD:
-            _pass_on(guard, info)
-            if info.si_signo in signals.STOP and look_at > machine.monotonic() + DEAF_S:
-                look_at = _alarm(DEAF_S)
-            elif info.si_signo == signal.SIGCONT:  # the guard may be next
-                look_at = _alarm(decisions.STOPPED_S)
-        else:
-            status = _reap(guard.pid)
-            is_stopped = status is None and proc.is_stopped(guard.pid)
-            if is_stopped and look_at > machine.monotonic() + decisions.STOPPED_S:
-                look_at = _alarm(decisions.STOPPED_S)
-    return status
+def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
+    """The guard was continued, perhaps as the launcher has died: it is not to be held up then."""
+    if machine.getppid() != launcher and machine.getpid() == guard:
+        events.must_come_back()
 
 
-def _alarm(after_s: float) -> float:
-    """Have SIGALRM then; the result is when that is (monotonic clock, seconds).
+class _Watch:
+    """What the launcher does while its guard runs: pass on signals, and look after it at times."""
 
-    NEVER where that is refused: only a guard that somebody has stopped is not continued then.
-    """
-    try:
-        machine.setitimer(signal.ITIMER_REAL, after_s)
-    except OSError:
-        return NEVER
-    return machine.monotonic() + after_s
+    def __init__(self, guard: GuardProcess, ear: events.Ear, grace_s: float) -> None:
+        self._guard, self._ear, self._grace_s = guard, ear, grace_s
+        self._status: int | None = None
+        self._loop = events.Loop(has_order=False)
+        self._look_at = NEVER
+        self._asked = 0  # the first signal that means to end the job
+        for fd in ear.fds:
+            self._loop.watch(fd, self._hear)
+        pidfd = machine.open_pidfd(guard.pid)  # SIGCHLD is for who waits for it in another thread
+        if pidfd is not None:
+            self._loop.watch(pidfd, partial(self._has_ended, pidfd))
+
+    def until_its_end(self) -> int:
+        """The status of the guard, as waitpid(2) has it."""
+        self._look_in(decisions.STOPPED_S)
+        while self._status is None:
+            self._loop.turn()
+        return self._status
+
+    def _hear(self) -> None:
+        for signum, is_typed in self._ear.read():
+            if signum != signal.SIGCHLD:
+                _pass_on(self._guard, signum, is_typed)
+            if signum == signal.SIGCONT:  # the guard may be next
+                self._look_in(decisions.STOPPED_S)
+            elif signum in signals.STOP and not self._asked:
+                self._asked = signum
+                self._loop.alarm(self._must_have_heard, self._grace_s + events.HELD_S)
+        self._reap()
+        if self._status is None and proc.is_stopped(self._guard.pid):
+            self._look_in(decisions.STOPPED_S)
+
+    def _has_ended(self, pidfd: int) -> None:
+        self._loop.forget(pidfd)  # it may be a debugger's to reap first: SIGCHLD tells later
+        self._reap()
+
+    def _reap(self) -> None:
+        """Reap what has ended; the others than the guard are orphans.
+
+        Of the children that were here before the launch or, where this is PID 1 of a container, of
+        whatever else is started there.
+        """
+        pid = -1
+        while self._status is None and pid:
+            pid, status = machine.waitpid(-1, os.WNOHANG)
+            if pid == self._guard.pid:
+                self._status = status
+
+    def _look_in(self, after_s: float) -> None:
+        """Look after the guard so much later, or earlier where that was to be."""
+        at = machine.running_s() + after_s
+        if at < self._look_at:
+            self._look_at = at
+            self._loop.alarm(self._set_going, after_s)
+
+    def _set_going(self) -> None:
+        """Continue a guard that somebody has stopped."""
+        self._look_at, pid = NEVER, self._guard.pid
+        if proc.is_stopped(pid):
+            say.say([f"the guard (pid {pid}) was stopped: continued it"])
+            machine.kill(pid, signal.SIGCONT)
+
+    def _must_have_heard(self) -> None:
+        """Kill a guard that does not come to read its pipe: it would end no worker.
+
+        One that does gets something to read, again and again: it may be held up later. The kernel
+        tells the end of one that a debugger holds to the debugger first, which may not ask for it:
+        so it is not waited for.
+        """
+        pid = self._guard.pid
+        if machine.size_of(self._guard.channel):
+            is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
+            signal_name = failures.signal_name(self._asked)
+            say.say([f"the guard (pid {pid}) does not hear {signal_name}{is_held}: killing it, and "
+                     "the workers"])  # fmt: skip
+            machine.kill(pid, signal.SIGKILL)
+            self._status = int(signal.SIGKILL)
+            return
+        with suppress(OSError):  # it has ended
+            machine.write(self._guard.channel, bytes([ARE_YOU_THERE]))
+        self._loop.alarm(self._must_have_heard, 2 * events.HELD_S)
 
 
-def _reap(guard: int) -> int | None:
-    """Reap what has ended; the result is the status of the guard, if it is among that.
-
-    The others are orphans of the children that were here before the launch, or, where this is PID 1
-    of a container, of whatever else is started there.
-    """
-    while True:
-        pid, status = machine.waitpid(-1, os.WNOHANG)
-        if pid in (guard, 0):
-            return status if pid else None
-
-
-def _pass_on(guard: GuardProcess, info: signal.struct_siginfo) -> None:
-    typed = TYPED if info.si_code == SI_KERNEL else 0
-    if typed and info.si_signo == signal.SIGTSTP and not _has_shell():
+def _pass_on(guard: GuardProcess, signum: int, is_typed: bool) -> None:
+    if is_typed and signum == signal.SIGTSTP and not _has_shell():
         machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
         return
     with suppress(OSError):  # the guard may have ended, which we are about to hear
-        machine.write(guard.channel, bytes([info.si_signo | typed]))
-    if info.si_signo == signal.SIGTSTP:
+        machine.write(guard.channel, bytes([signum | TYPED if is_typed else signum]))
+    if signum == signal.SIGTSTP:
         machine.kill(machine.getpid(), signal.SIGSTOP)
 
 
@@ -346,24 +330,6 @@ def _has_shell() -> bool:
     return False
 
 
-def _set_going(guard: GuardProcess) -> int | None:
-    """Continue a guard that somebody has stopped, and kill one that a debugger holds.
-
-    What is left unread in the pipe tells that it is held for good, and not for a look. The result
-    is the status of one that was killed: the kernel tells it to the debugger first, which may not
-    ask for it.
-    """
-    if proc.is_stopped(guard.pid):
-        say.say([f"the guard (pid {guard.pid}) was stopped: continued it"])
-        machine.kill(guard.pid, signal.SIGCONT)
-    elif machine.size_of(guard.channel) and proc.is_held(guard.pid):
-        say.say([f"a debugger holds the guard (pid {guard.pid}), which cannot end the workers: "
-                 "killing it"])  # fmt: skip
-        machine.kill(guard.pid, signal.SIGKILL)
-        return int(signal.SIGKILL)
-    return None
-
-
 def _take_over(code: int, guard: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
@@ -373,8 +339,6 @@ def _take_over(code: int, guard: GuardProcess, tree: Tree, launch: launches.Laun
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
-        from spawnlaunch.run import report
-
-        report.write_result(launches.LaunchResult(cause.status(), cause), launch)
+        endings.write_result(launches.LaunchResult(cause.status(), cause), launch)
     say.say([f"{cause.in_words}: ended the workers"])
     return cause.status()

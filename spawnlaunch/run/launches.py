@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 
-from spawnlaunch import machine, records
+from spawnlaunch import failures
+from spawnlaunch.base import machine, records
+from spawnlaunch.binding import apply
+from spawnlaunch.binding.plan import Plan
+from spawnlaunch.cli import flags
+from spawnlaunch.node.hardware import Node
+from spawnlaunch.node.visible import Visible
+from spawnlaunch.world import identity
+from spawnlaunch.world.host import HeldPort
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
-    from collections.abc import Callable, Mapping
-
-    from spawnlaunch import failures, flags
-    from spawnlaunch.binding import apply
-    from spawnlaunch.binding.plan import Plan
-    from spawnlaunch.node.visible import Visible
-    from spawnlaunch.world import identity
-    from spawnlaunch.world.host import HeldPort
 
 
 class Route(records.NamedTuple):
@@ -62,9 +63,8 @@ class Worker(records.NamedTuple):
 class Launch(records.NamedTuple):
     """All that the workers of an attempt are made of, and how they are ended and reported.
 
-    No launch changes; each step makes a fuller one by `_replace`: `walk` adds `logs`, `lines` and
-    `journal`, and `launcher.run` what comes from `group` on. For each later attempt `attempts`
-    (`ganged`, on several nodes) makes one with another port.
+    No launch changes. For each later attempt `attempts` (`ganged`, on several nodes) makes one with
+    another port. The fields from `logs` on are those of `starting.complete`.
     """
 
     request: flags.Request
@@ -75,15 +75,17 @@ class Launch(records.NamedTuple):
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
     seen: Visible  # the devices that a worker sees
+    node: Node  # this machine
+    argv: tuple[str, ...] = ()  # what was typed
+    closed: tuple[str, ...] = ()  # the standard streams that nobody can write to
+    blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
+    group: int = 0  # process group of the launcher, which a lone worker shares
     # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.
     owes: Callable[[Worker], bool] = lambda _: False
-    lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
-    logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it
-    group: int = 0  # process group of the launcher, which a lone worker shares
-    blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
+    logs: str | None = None  # the template of the directories of the ranks' files, if any
+    warnings: tuple[str, ...] = ()  # about the workers' places, and that of their files
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
-    grace_why: str = ""  # what is said behind a grace that is not the one asked for
     # The longest that workers have once the launch is told to end, before the resource manager
     # kills the launcher too (Slurm's KillWait); None: there is no such limit.
     limit_s: float | None = None
@@ -113,6 +115,7 @@ class WorkerExit(records.NamedTuple):
     sent: int  # the last signal that the launcher sent to end it; 0: it ended by itself
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
+    stdout: str | None = None  # the file that its stdout goes to
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
     used: resource.struct_rusage | None = None  # by it, and by what it has waited for
     left: bool = False  # SIGKILL did not end it, and nobody waits for it any more

@@ -14,20 +14,16 @@ and a tracer may be stopped itself.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch.base import events, machine
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import events
-from spawnlaunch.run.signals import signal
-from spawnlaunch.run.tree import send
+from spawnlaunch.run.tree import Tree, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from spawnlaunch.run.tree import Tree
-
     Look = Callable[[float], bool]  # for so many seconds; False: there is a cause to end the launch
 
 SAID_S = 1.0

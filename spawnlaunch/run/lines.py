@@ -10,18 +10,13 @@ A line goes out when its newline has come. Four kinds are not as simple:
 - A prompt has no newline either. On a terminal it is shown after a moment, like a bar.
 - A line of more than MOST_BYTES is broken into several.
 
-Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream.
+Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream. Each byte
+is looked at a few times, whatever bytes there are: who supervises must not be held up by them.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import re
-
 MOST_BYTES = 1 << 20
-
-_RETURN = rb"\r+(?![\r\n]|\Z)"  # one that something follows on the same line
 
 
 class Screen:
@@ -106,17 +101,14 @@ class Stream:
         """What comes before `text`: nothing where it continues the bar on the last line."""
         if self._screen.bar is self:
             return b""
-        anew = text.startswith(b"\r") and _returns().match(text)  # then the prefix comes after it
-        return self._screen.leave_bar() + (b"" if anew else self._prefix)
+        written_anew = text[:1] == b"\r" and text.lstrip(b"\r")[:1] not in (b"", b"\n")
+        # Then the prefix comes after the \r.
+        return self._screen.leave_bar() + (b"" if written_anew else self._prefix)
 
     def _prefixed(self, text: bytes) -> bytes:
         """A prefix at the beginning of each further line, and wherever a line is written anew."""
         if b"\r" in text:
-            text = _returns().sub(lambda found: found[0] + self._prefix, text)
+            first, *others = text.split(b"\r")
+            anew = (part if part[:1] in (b"", b"\n") else self._prefix + part for part in others)
+            text = b"\r".join((first, *anew))
         return text.replace(b"\n", b"\n" + self._prefix)
-
-
-def _returns() -> re.Pattern[bytes]:
-    import re  # takes 2 ms and eight files, and only bars need it
-
-    return re.compile(_RETURN)

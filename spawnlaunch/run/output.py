@@ -11,18 +11,12 @@ that the first failure's can be shown again, last.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from spawnlaunch import machine
+from spawnlaunch.base import events, machine
+from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
-from spawnlaunch.run import events, launches, pipes
-from spawnlaunch.run.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
-
-    from spawnlaunch.run import keyboard
+from spawnlaunch.run import launches, pipes, published
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
@@ -36,7 +30,9 @@ MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
 class Output:
     """The streams of all workers of a launch."""
 
-    def __init__(self, loop: events.Loop, hears_all: bool = False) -> None:
+    def __init__(
+        self, loop: events.Loop, hears_all: bool = False, is_debugged: bool = False
+    ) -> None:
         self._has_failed = False  # something could not be written, here or in a file
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
@@ -47,7 +43,9 @@ class Output:
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
         self._told: int | None = None  # see run/published.py
-        self._keyboard: keyboard.Keyboard | None = None  # that several workers share
+        # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
+        self._silent_ends: list[int] = []
+        self._is_debugged = is_debugged
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
@@ -66,18 +64,11 @@ class Output:
             self._limits = self._limits or machine.getrlimit()
             machine.setrlimit((self._limits[1], self._limits[1]))
 
-    def share_terminal(self, running: Mapping[int, Any], debugged: int | None) -> None:
-        """Have what is typed go to the worker that asks for it, of those that run."""
-        from spawnlaunch.run import keyboard
-
-        self._keyboard = self._keyboard or keyboard.Keyboard(
-            self._loop, self.sinks, self.say, running, debugged
-        )
-
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
-        if self._keyboard and worker.own_session:
-            self.theirs[0] = self._keyboard.connect(worker.rank)
+        if self._is_debugged and worker.own_session:  # the terminal is another rank's
+            self.theirs[0], end = machine.pipe()
+            self._silent_ends.append(end)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             if not self._is_heard(worker, fd, route):
                 continue
@@ -143,8 +134,6 @@ class Output:
 
     def publish(self, pids: Mapping[int, int]) -> None:
         """Tell spawnlaunch.top when each worker, by its rank, says something."""
-        from spawnlaunch.run import published  # a launch that ends at once has no need of it
-
         self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
     def said_last(self, rank: int) -> tuple[str | None, float]:
@@ -158,21 +147,28 @@ class Output:
         source.read_all()
         return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
 
+    def shown_last(self, one: launches.WorkerExit) -> str | None:
+        """What our stderr shows since any other stream has written there; "": that is not known.
+
+        None: what this worker has written, which did so by itself.
+        """
+        is_by_itself = one.stderr is None and one.rank not in self._stderr
+        if is_by_itself and (machine.isatty(2) or not machine.sameopenfile(1, 2)):
+            return None  # else Python may have written there what it had kept of stdout
+        sink = self.sinks.get(stream[0])
+        return sink.shown_last.decode(errors="replace") if sink else ""
+
     def say(self, lines: Iterable[str]) -> None:
         """Say something of our own between the workers' lines."""
         self.show(worded(lines))
 
     def show(self, text: str) -> None:
         """Write text of our own, whole lines, between the workers' lines."""
-        sink = self.sinks.get(stream[0])
-        if sink is None:
+        if stream[0] not in NAMES:
             write(text)
         else:
+            sink = self._sink(stream[0])
             sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
-
-    def stderr_of(self, rank: int) -> pipes.Source | None:
-        """The stderr of a worker, where it comes through here."""
-        return self._stderr.get(rank)
 
     @property
     def is_held_up(self) -> bool:
@@ -193,18 +189,17 @@ class Output:
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
-        since = machine.running_s()
-        if any(sink.queue for sink in self.sinks.values()):
-            self._await_readers(since, grace_s, was_told_to_end)
+        self.await_readers(self.sinks.values(), grace_s, was_told_to_end)
         for fd, sink in self.sinks.items():
             if self._unshown[fd] or sink.queue or sink.lost:
                 self._give_up(fd, sink)
         return not (self._has_failed or UNWRITTEN in machine.remembered)
 
-    def _await_readers(
-        self, since: float, grace_s: float, was_told_to_end: Callable[[], bool]
+    def await_readers(
+        self, sinks: Collection[pipes.Sink], grace_s: float, was_told_to_end: Callable[[], bool]
     ) -> None:
-        sinks = self.sinks.values()
+        """Wait for those who read, as long as `drain` says."""
+        since = machine.running_s()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
             if was_told_to_end():

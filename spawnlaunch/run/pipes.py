@@ -12,17 +12,10 @@ import errno
 import os
 import select
 import stat
-from contextlib import suppress
+from collections.abc import Callable
 
-from spawnlaunch import machine
-from spawnlaunch.run import lines
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spawnlaunch.rollcall import frames
-    from spawnlaunch.run import events, launches
+from spawnlaunch.base import events, machine
+from spawnlaunch.run import files, launches, lines
 
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
@@ -55,6 +48,8 @@ class Sink:
         self.queue = bytearray()  # what waits to be written
         self._waiting = False
         self.sources: list[Source] = []  # told when too much waits, and when there is room again
+        self._last: Source | None = None  # whose output was put last, and how many bytes in a row
+        self._in_a_row = 0
 
     @property
     def is_full(self) -> bool:
@@ -73,6 +68,19 @@ class Sink:
             self._pump()
         if self.is_full and not was_full:
             self._tell(False)
+
+    def note(self, source: Source, size: int) -> None:
+        """Take note that so many bytes of a worker's were put."""
+        if self._last is not source:
+            self._last, self._in_a_row = source, 0
+        self._in_a_row += size
+
+    @property
+    def shown_last(self) -> bytes:
+        """What one stream of a worker has shown since any other; b"": it was not all written."""
+        if self._last is None or self.error or self.reader_gone:
+            return b""
+        return self._last.tail[-self._in_a_row :]
 
     def _pump(self) -> None:
         before = len(self.queue)
@@ -136,17 +144,21 @@ def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
     """The same output without waiting, and without changing it for others who have it.
 
     The result is a descriptor to wait for, and how to write to it. A pipe or a terminal is opened
-    once more; where that is refused, what we have must do. A regular file never waits.
+    once more; a socket cannot be, nor what is another user's. A regular file never waits.
     """
-    kind = machine.fstat(fd).st_mode
-    if stat.S_ISSOCK(kind):
-        from _socket import MSG_DONTWAIT  # few outputs are one
-
-        connection = machine.socket_of(machine.dup(fd))
-        return connection.fileno(), lambda data: connection.send(data, MSG_DONTWAIT)
-    if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
-        with suppress(OSError):
+    if not stat.S_ISREG(machine.fstat(fd).st_mode):
+        try:
             fd = machine.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError:
+            poller = machine.poll()
+            poller.register(fd, select.POLLOUT)
+
+            def write_now(data: bytearray) -> int:
+                if not poller.poll(0):
+                    raise BlockingIOError
+                return machine.write_now(fd, bytes(data[: select.PIPE_BUF]))
+
+            return fd, write_now
     return fd, lambda data: machine.write(fd, data)
 
 
@@ -168,20 +180,18 @@ class Source:
         self.received = 0  # bytes, since the beginning
         self.last_read = machine.running_s()
         self._fd: int | None = fd
+        machine.set_blocking(fd, False)
         self._loop = loop
         self._sink = sink
         self._stream = lines.Stream(prefix, sink.screen if sink else lines.Screen())
         self._path = route.file
         self._file: int | None = None
         if route.file is not None:
-            from spawnlaunch.run import files  # few launches keep files
-
             self._file = files.open_log(route)
         self._lost = lost
         self.rank = rank  # of whose it is
         self._note: Callable[[float], None] | None = None
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
-        self._sieve: frames.Sieve | None = None
         self._watched = False
         if sink:
             sink.sources.append(self)
@@ -202,14 +212,12 @@ class Source:
         self._note = note
         note(self.last_read)
 
-    def sift(self, sieve: frames.Sieve | None) -> None:
-        """Have a sieve take out what is not for the reader, or no more."""
-        self._sieve = sieve
-
     def read_all(self) -> None:
         """Read what the pipe holds now: of a worker that has ended, its last words."""
         end = self.received + (0 if self._fd is None else machine.size_of(self._fd))
-        while self._fd is not None and self.received < end:
+        before = -1
+        while self._fd is not None and before < self.received < end:
+            before = self.received
             self._read()
 
     def close(self) -> int:
@@ -220,7 +228,10 @@ class Source:
 
     def _read(self) -> None:
         assert self._fd is not None
-        chunk = machine.read(self._fd, CHUNK_BYTES)
+        try:
+            chunk = machine.read(self._fd, CHUNK_BYTES)
+        except BlockingIOError:  # a worker has read its own stdout, as by /dev/stdout
+            return
         if not chunk:
             self._end()
             return
@@ -230,14 +241,15 @@ class Source:
         self.received += len(chunk)
         self.tail = (self.tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._keep(chunk)
-        self.show(self._sieve(chunk) if self._sieve else chunk)
+        self._show(chunk)
 
-    def show(self, chunk: bytes) -> None:
+    def _show(self, chunk: bytes) -> None:
         """Show what the worker wrote, now or when it is a line."""
         if self._unshown is not None:
             self._unshown += len(chunk)
         elif self._sink:
             self._sink.put(self._stream.feed(chunk))
+            self._sink.note(self, len(chunk))
             if self._sink.is_terminal:
                 self._loop.alarm(self._reveal, PROMPT_S)
             if self._sink.reader_gone and self._path is None:

@@ -7,22 +7,21 @@ zombie keeps its number, no other process can have it.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from spawnlaunch import machine, records
+from spawnlaunch.base import events, machine, records, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, environment, launches, signals, starting
-from spawnlaunch.run.signals import signal
-from spawnlaunch.run.tree import exit_code
+from spawnlaunch.run import decisions, environment, launches, leftovers, refused, starting
+from spawnlaunch.run.output import Output
+from spawnlaunch.run.tree import Tree, exit_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.run import events, preload
-    from spawnlaunch.run.output import Output
-    from spawnlaunch.run.tree import Tree
+    from spawnlaunch.run import preload
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
@@ -98,8 +97,6 @@ class Processes:
             for worker, (pid, since) in zip(workers, started, strict=False):
                 self._watch(worker, pid, since)
         if failed:
-            from spawnlaunch.run import refused
-
             missing = workers[len(self.by_rank) :]
             self._output.say([f"cannot start {missing[0].name}: {refused.words(failed)}"])
             for each in missing:
@@ -128,8 +125,6 @@ class Processes:
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
-            from spawnlaunch.run import leftovers
-
             self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
@@ -275,6 +270,7 @@ class Processes:
                 sent=0 if was_dying else sent,
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
+                stdout=worker.routes.stdout.file,
                 tail=tail, used=used, left=left, told_s=now - told,
                 failed_s=now - told if was_dying else 0.0,
                 early_s=now - running.since if began_earlier else 0.0,

@@ -6,17 +6,12 @@ It stands in a file without a name in memory (memfd_create(2)), in a slot for ea
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import machine
-from spawnlaunch.run import say
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from spawnlaunch.run import pipes
+from spawnlaunch.base import machine, say
+from spawnlaunch.run import pipes
 
 TOLD, SLOT_BYTES = "spawnlaunch-said", 64
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
-from spawnlaunch import machine
-from spawnlaunch.run import say
+from spawnlaunch.base import machine, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType
 
     Tell = Callable[[int, str], object]

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 
 FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 

@@ -14,17 +14,16 @@ flag                    of the ranks it names                       files
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 
-from spawnlaunch import cpuset, errors, machine, reading, values
+from spawnlaunch.base import cpuset, errors, machine, reading
+from spawnlaunch.cli import flags, values
 from spawnlaunch.run import environment, launches
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from typing import Any
-
-    from spawnlaunch import flags
-    from spawnlaunch.world import identity
 
 FILES = {values.STDOUT: "stdout.log", values.STDERR: "stderr.log"}  # torchrun's names
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"

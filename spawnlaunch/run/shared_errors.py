@@ -15,16 +15,19 @@ that is repeated than one that is lost.
 
 from __future__ import annotations
 
-import _socket as socket  # its module socket is slow to import: see ports
-from contextlib import suppress
 from zlib import crc32
 
-from spawnlaunch import errors, machine
+from spawnlaunch.base import errors, events, machine, say
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import events, say, unable
-from spawnlaunch.run.signals import signal
-from spawnlaunch.world import identity, managers
+from spawnlaunch.run import unable
+from spawnlaunch.world import host, identity, managers
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROGRAMS = ("OMPI_NUM_APP_CTX", "SLURM_HET_SIZE")  # their number: `mpirun a : b`, `srun a : b`
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
 TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by themselves
@@ -37,7 +40,8 @@ def daemon_of_many(environ: identity.Environ) -> int | None:
     """
     found = managers.detect(environ)
     is_alone = bool(found) and (
-        found[0].kind != identity.TASKS or _answer("world_size", environ) == 1
+        found[0].kind != identity.TASKS
+        or _answer(lambda manager: manager.world_size(environ), environ) == 1
     )
     return None if is_alone else proc.nearest(managers.STARTERS)
 
@@ -56,8 +60,8 @@ def refuse(
         unable.tell(argv, environ, errors.WRONG_USE, str(error))
         return
     machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
-    rank = _answer("rank", environ)
-    is_one_program = _answer("programs", environ) in (None, 1)
+    rank = _answer(lambda manager: manager.rank(environ), environ)
+    is_one_program = all(environ.get(name, "1") == "1" for name in PROGRAMS)
     if rank is None or not (isinstance(error, errors.FlagsError) and is_one_program):
         _held = _say_for_the_node(
             f"{program}: error: {machine.uname().nodename}: {error}\n", daemon
@@ -72,11 +76,13 @@ def refuse(
     machine.exit_now(errors.WRONG_USE)
 
 
-def _answer(question: str, environ: identity.Environ) -> int | None:
+def _answer(
+    read: Callable[[identity.Manager], identity.Fact | None], environ: identity.Environ
+) -> int | None:
     """The rank of this task, or the number of tasks; None where it cannot be read."""
     try:
         found = managers.detect(environ)
-        fact = found[0].answer(question, environ) if found else None
+        fact = read(found[0]) if found else None
     except errors.UsageError:
         return None
     return fact.value if fact else None
@@ -85,8 +91,7 @@ def _answer(question: str, environ: identity.Environ) -> int | None:
 def _say_for_the_node(line: str, daemon: int) -> object:
     """The result is the lock, which is held as long as there is a reference to it."""
     name = f"\0spawnlaunch-error-{daemon}-{crc32(line.encode(errors='backslashreplace'))}"
-    lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with suppress(OSError):  # another task has said it, or is about to
-        lock.bind(name)
+    lock = host.claim(name)
+    if lock:  # else another task has said it, or is about to
         say.write(line)
     return lock

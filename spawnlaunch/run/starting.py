@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.binding import apply, report
-from spawnlaunch.run import environment, launches, say, signals
-from spawnlaunch.run.signals import signal
+from spawnlaunch.base import cpuset, errors, machine, reading, say, signals
+from spawnlaunch.base.signals import signal
+from spawnlaunch.binding import apply, placement
+from spawnlaunch.cli import flags, values
+from spawnlaunch.node import hardware, visible
+from spawnlaunch.run import environment, files, launches, log_place, refused, routes
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn, TypeAlias
-
-    from spawnlaunch import flags
-    from spawnlaunch.node import hardware
 
     # Turns this process into a worker, which begins with these signals blocked.
     BecomeWorker: TypeAlias = Callable[[launches.Worker, Iterable[int]], NoReturn]
@@ -33,10 +32,82 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 
+def complete(launch: launches.Launch) -> launches.Launch:
+    """The launch with its files and how it ends, as flags and environment say.
+
+    Raises UsageError.
+    """
+    request, logs = launch.request, None
+    said: list[str] = []
+    if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
+        logs, said = log_place.choose_log_directories(request, launch.resolution, launch.scratch)
+    result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
+    if (result or error_file) and not launch.resolution.world.is_task:
+        result, error_file = _own_files(launch, result, error_file)
+    grace_s, limit_s = request.grace_s, None
+    default = launch.resolution.default_grace_s()
+    if default and all(flag.name != "--grace" for flag, _, _ in request.given):
+        grace_s = limit_s = default.value
+    failure_s = request.failure_grace_s
+    if failure_s is None and launch.resolution.gathering:
+        failure_s = min(grace_s, flags.FAILURE_GRACE_S)
+    return launch._replace(
+        logs=logs, warnings=(*launch.plan.warnings, *said), grace_s=grace_s, limit_s=limit_s,
+        failure_grace_s=failure_s, result=result, error_file=error_file,
+    )  # fmt: skip
+
+
+def _own_files(
+    launch: launches.Launch, result: str | None, error_file: str | None
+) -> tuple[str | None, str | None]:
+    """Those of this launcher, which were named for all. Raises UsageError.
+
+    Whether an error file can be written is seen after a failure, rarely.
+    """
+    if not launch.resolution.gathering:  # of which one launcher writes for all
+        world = launch.resolution.world
+        result = result and routes.own_file(result, world)
+        error_file = error_file and routes.own_file(error_file, world)
+    result = result and reading.absolute(result, "--result")
+    why = result and files.refusal(result)
+    if why:
+        raise errors.UsageError(f"--result {launch.request.result}: {why}")
+    try:
+        files.resolved(error_file or "/")
+    except OSError as error:
+        raise errors.UsageError(
+            f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
+        ) from None
+    return result, error_file
+
+
 def scratch_path(environ: Mapping[str, str]) -> str:
     """A name that no other launch on this machine has, nor in a container that shares /tmp."""
     name = f"spawnlaunch-{machine.getpid()}-{machine.urandom(4).hex()}"
-    return os.path.join(environ.get("TMPDIR") or "/tmp", name)
+    return os.path.join(reading.absolute(environ.get("TMPDIR") or "/tmp", "TMPDIR"), name)
+
+
+def make_scratch(directory: str) -> None:
+    """Make it, new and for ourselves alone. Raises UsageError where nothing can be written.
+
+    It is for files that need not outlive the launch: the workers' error files. Whoever starts the
+    workers makes it and removes it; if that is a guard that was killed, the launcher removes it.
+    """
+    try:
+        machine.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
+    except OSError as error:
+        raise errors.UsageError(
+            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
+            "can be written"
+        ) from None
+
+
+def _is_ours(directory: str) -> bool:
+    """Whether the scratch directory is still there: a cleaner of TMPDIR may have taken it."""
+    try:
+        return machine.lstat(directory).st_uid == machine.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Worker]:
@@ -49,8 +120,6 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     request, n = launch.request, len(launch.plan.bindings)
     outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * n
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
-        from spawnlaunch.run import routes
-
         outputs = routes.chosen(launch, restart)
     columns = _columns() if n > 1 else None
     told: dict[str, object] = {  # to all of them
@@ -58,15 +127,28 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
         environment.STACK_SIGNAL: None,
+        environment.STACK_FILES: None,
         environment.WITNESS: identity.ITS_OWN_PID,
-        environment.NODE_CPUS: cpuset.format(launch.plan.allowed),
+        environment.TASK: 1 if launch.resolution.world.is_task else None,
+        environment.TYPED: _typed(request),
+        environment.NODE_CPUS: cpuset.format(launch.plan.shared),
+        visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.hang_timeout_s or request.stack_on_usr2:
         from spawnlaunch.rollcall import flight
 
         told[environment.STACK_SIGNAL] = signals.STACKS or None
+        told[environment.STACK_FILES] = launch.scratch
         told |= flight.variables(launch.environ, launch.scratch)
     return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
+
+
+def _typed(request: flags.Request) -> str | None:
+    """The flags that were typed and bear on where ranks are; None: none was."""
+    typed = dict.fromkeys(flag.name for flag, _, _ in request.given)
+    on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
+    on_places.add("--oversubscribe")
+    return " ".join(name for name in typed if name in on_places) or None
 
 
 def _worker(
@@ -92,8 +174,6 @@ def _worker(
         own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
         own[environment.MARK] = f"{launch.mark}.{rank}"
     elif named := launch.environ.get(environment.ERROR_FILE):
-        from spawnlaunch.run import routes
-
         own[environment.ERROR_FILE] = routes.own_file(named, world)
     environ = environment.of_worker(launch, i, own)
     return launches.Worker(
@@ -107,7 +187,7 @@ def _worker(
 def worker_line(worker: launches.Worker, node: hardware.Node, host: str = "") -> str:
     """Where a worker sits, for people; `host` is named where the lines of several are together."""
     omp = worker.environ["OMP_NUM_THREADS"]
-    return report.report_line(worker.rank, worker.binding, node, omp, host)
+    return placement.report_line(worker.rank, worker.binding, node, omp, host)
 
 
 def _prefix(launch: launches.Launch, rank: int) -> str:
@@ -121,7 +201,7 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     if world.world_size == 1 and request.prefix == "auto":
         return ""
     if request.prefix_template:
-        from spawnlaunch.torchrun import variables
+        from spawnlaunch.cli.torchrun import variables
 
         return variables.filled(
             request.prefix_template, rank, rank - world.rank + world.local_rank, request
@@ -151,7 +231,7 @@ def command(request: flags.Request, told: Mapping[str, str], local_rank: int) ->
     program, flag = request.program, request.local_rank_arg
     args = program.args
     if "$" in "".join(args):
-        from spawnlaunch.torchrun import variables
+        from spawnlaunch.cli.torchrun import variables
 
         args = variables.substituted(args, str(local_rank))
     if flag:
@@ -172,12 +252,12 @@ def prepare_files(
     Raises UsageError where that cannot be done.
     `scratch` is a directory that is ours alone, and new; in task mode there is none.
     """
+    if restart and scratch and not _is_ours(scratch):
+        make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)
         is_elsewhere = error_file and os.path.dirname(error_file) != scratch
         if is_elsewhere or restart or any(route.file for route in worker.routes):
-            from spawnlaunch.run import files  # few launches keep files
-
             files.prepare_files(worker.rank, worker.routes, error_file, scratch)
 
 
@@ -205,21 +285,20 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
 
     Raises OSError.
 
-    Why a memory policy is refused is the same for all ranks of the node, so the one with local rank
-    0 alone says it; why a mask is refused each rank says for itself.
+    Why a memory policy is refused is the same for all ranks of the node, so one alone says it, in
+    task mode the one with local rank 0; why a mask is refused each rank says for itself.
     """
     if worker.own_session:
         signals.detach()
     for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
-            from spawnlaunch.run import files  # few launches keep files
-
             file = files.open_log(route)
+            machine.set_blocking(file, True)  # now that it is the worker's
             machine.dup2(file, fd)
             machine.close(file)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
-    if worker.local_rank == 0:
+    if worker.binding.tells_memory:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
     own = {identity.ITS_OWN_PID: str(machine.getpid())}
@@ -244,8 +323,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        from spawnlaunch.run import refused
-
         status = refused.end(error, who=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

@@ -11,18 +11,17 @@ in a cgroup of its own.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch.base import events, machine
+from spawnlaunch.base.signals import signal
 from spawnlaunch.run import decisions
-from spawnlaunch.run.signals import signal
+from spawnlaunch.run.processes import Processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spawnlaunch.run import events, hang
-    from spawnlaunch.run.processes import Processes
+    from spawnlaunch.run import hang
 
 
 class Stops:

@@ -7,22 +7,31 @@ what follows from one, and calls this file or `processes`, which has the workers
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from spawnlaunch import machine, reading
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, reading, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import decisions, events, launches, output, processes, signals, starting
-from spawnlaunch.run.signals import signal
+from spawnlaunch.run import (
+    decisions,
+    endings,
+    evidence,
+    launches,
+    leftovers,
+    output,
+    processes,
+    starting,
+    stops,
+)
+from spawnlaunch.run.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
-    from spawnlaunch import failures
     from spawnlaunch.run import hang, journal, preload, stops
-    from spawnlaunch.run.tree import Tree
 
     class Listener(Protocol):
         """Hears what happens here, where there are several nodes."""
@@ -34,13 +43,9 @@ if TYPE_CHECKING:
 
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
+ARE_YOU_THERE = 0  # it is to be read, and asks for nothing
 SETTLED_S = 1.0  # in which the workers need the processors to start
-FOR_THE_END = """
-json re signal fcntl termios resource pwd
-spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.stops spawnlaunch.run.files
-spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal spawnlaunch.run.report
-spawnlaunch.run.keyboard
-"""
+ALIKE_S = 1.0  # in which all ranks come to what a wrong command line brings the first to
 
 
 class Supervisor:
@@ -55,7 +60,7 @@ class Supervisor:
         # The hub tells what a worker alone on another node said last, and the record has it.
         is_told = launch.resolution.gathering is not None or launch.journal is not None
         hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
-        self.output = output.Output(self.loop, hears_all)
+        self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self.journal: journal.Journal | None = None  # of --record
         if launch.journal is not None:
             from spawnlaunch.run import journal
@@ -78,6 +83,8 @@ class Supervisor:
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_told = False  # to end, by somebody
+        self._unsaid = ""  # of a failure that all ranks may have alike
+        self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self.gang: Listener | None = None
 
@@ -90,7 +97,7 @@ class Supervisor:
         self._begin(workers)
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached):
+        for call in (self._time_up, self._settled, self._limit_reached, self._say_unsaid):
             self.loop.alarm(call, None)
         if self.hang_help:
             self.hang_help.cancel()
@@ -99,8 +106,6 @@ class Supervisor:
         if cause is not None:
             return self._ended(cause)
         if self.tree.living():
-            from spawnlaunch.run import leftovers  # most workers leave nothing
-
             leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
         return launches.LaunchResult(0, None, tuple(self.exits))
 
@@ -116,11 +121,10 @@ class Supervisor:
             grace_s=self.launch.grace_s,
             failure_grace_s=self.launch.failure_grace_s,
             foreground=foreground,
+            is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
             ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say
         )
-        if len(workers) > 1 and machine.IS_LINUX and machine.isatty(0):
-            self.output.share_terminal(running, request.debug)
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)
         if self.hang_help:
@@ -137,19 +141,16 @@ class Supervisor:
         result = launches.LaunchResult(self.rules.status, cause, tuple(self.exits))
         if not result.status:
             return result
-        from spawnlaunch.run import report  # most launches have nothing to report
 
-        why = report.out_of_memory(self.kills_before, cgroup.memory_kills())
+        why = endings.out_of_memory(self.kills_before, cgroup.memory_kills())
         first = result.first_failure
         well_s = first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)
         return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
         """The workers have started: now there is time for what is not needed at once."""
-        pids = {rank: one.pid for rank, one in self._processes.by_rank.items()}
-        import_the_rest()
-        with suppress(ImportError, AttributeError):  # replaced or removed: `top` alone shows less
-            self.output.publish(pids)
+        pids = self.pids()
+        self.output.publish(pids)
 
     def _look_at_script(self) -> None:
         """Say it where a script expects its local rank as an argument, and is given none.
@@ -163,7 +164,7 @@ class Supervisor:
         self._is_looked_at = True
         text = reading.file_text(program.target) or ""
         if "local_rank" in text or "local-rank" in text:
-            from spawnlaunch.torchrun import local_rank
+            from spawnlaunch.cli.torchrun import local_rank
 
             self.output.say(local_rank.advice(request, text))
 
@@ -186,7 +187,7 @@ class Supervisor:
         if not self.tree.adopts:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
 
-            self._become = forked.worker_maker(self.launch.request.preload)
+            self._become = forked.worker_maker(self.launch)
             return None
         from spawnlaunch.run.preload import Image
 
@@ -231,11 +232,12 @@ class Supervisor:
         """Signals that it has got, and its end."""
         numbers = machine.read(pipe, 4096)
         for number in numbers:
-            is_typed, signum = bool(number & TYPED), number & ~TYPED
-            has_prompt = is_typed and signum == signal.SIGINT and self._prompt()
-            self._signalled(self.rules.signalled, signum, is_typed, has_prompt)
+            if number == ARE_YOU_THERE:
+                continue
+            self._signalled(self.rules.signalled, number & ~TYPED, bool(number & TYPED))
         if not numbers:
             self.loop.forget(pipe)
+            events.must_come_back()
             self.rules.gone()
             if self.gang:
                 self.gang.launcher_gone()
@@ -255,10 +257,12 @@ class Supervisor:
         """The pids of workers that a signal has stopped, by their ranks."""
         return self._stops.workers() if self._stops else {}
 
+    def pids(self) -> dict[int, int]:
+        """The pids of the workers that run, by their ranks."""
+        return {rank: one.pid for rank, one in self._processes.by_rank.items()}
+
     def _stop_help(self) -> stops.Stops:
         if self._stops is None:
-            from spawnlaunch.run import stops  # few launches are stopped
-
             self._stops = stops.Stops(
                 self.loop, self._processes, lambda: self.rules, self.hang_help
             )
@@ -269,24 +273,12 @@ class Supervisor:
             self._time_up()
 
     def _time_up(self) -> None:
-        from spawnlaunch.run import leftovers
-
         self._processes.reap_dead()  # who has ended does not still run
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
         stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
-        self.rules.time_up(self._prompt(), stay)
-        cause = self.rules.cause
-        if self.gang and cause and cause.kind == "signal":  # Ctrl-C, which a worker has had as well
-            self.gang.told_to_end(-cause.code)
-
-    def _prompt(self) -> bool:
-        if not self.rules.is_lone:
-            return False
-        from spawnlaunch.run import keyboard
-
-        return keyboard.prompt_is_open()
+        self.rules.time_up(stay)
 
     def _on_exit(self, one: launches.WorkerExit) -> None:
         ended = machine.monotonic()
@@ -296,8 +288,6 @@ class Supervisor:
         self.rules.exited(one.rank, one.code, one.pid)
         # The failure of a worker alone is the first, without looking for evidence.
         if one.code and (self.exits[1:] or self.rules.running or self.gang):
-            from spawnlaunch.run import evidence  # most launches have no failure
-
             host = self.launch.hostname
             self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
             if failure:
@@ -311,19 +301,32 @@ class Supervisor:
         self.loop.alarm(self._time_up, after_s)
 
     def announce(self, what: failures.Cause | str) -> None:
-        from spawnlaunch.run import report  # most launches have nothing to report
-
         rules = self.rules
-        words = report.announced(what, sorted(rules.running), self.launch, rules.given_s)
-        self.output.say([words])
+        words = endings.announced(what, sorted(rules.running), self.launch, rules.given_s)
+        if what == "silent" and (stopped := self.stopped()):
+            words = endings.still_stopped(stopped, self.launch)
+        target = self.launch.request.program.target
+        failed_with = what.code if not isinstance(what, str) and what.kind == "failure" else 0
+        if what == "silent" and self.hang_help:
+            self._heading = words  # of the report that is asked for next
+        elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
+            # All may come to it, and then one line says it.
+            self._unsaid = words
+            self.loop.alarm(self._say_unsaid, ALIKE_S)
+        else:
+            self.output.say([words])
         if self.journal:
             kind = what if isinstance(what, str) else what.kind
             self.journal.tell("said", what=kind, words=words)
 
+    def _say_unsaid(self) -> None:
+        self.output.say([self._unsaid])
+
     def tell_stacks(self, ranks: frozenset[int]) -> None:
         if self.hang_help:
             running = self._processes.of(ranks)
-            self.hang_help.stacks.tell((one.worker, one.pid) for one in running)
+            heading, self._heading = self._heading, ""
+            self.hang_help.stacks.tell(((one.worker, one.pid) for one in running), heading)
 
     def resumed(self) -> None:
         if self.hang_help:
@@ -336,10 +339,3 @@ class Supervisor:
             if self._was_told and not was_told:
                 self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
         return bool(self._stops or self.rules.is_suspended) and self._stop_help().heed()
-
-
-def import_the_rest() -> None:
-    """What the end may need, before somebody replaces or removes what is installed."""
-    for name in FOR_THE_END.split():
-        with suppress(Exception):  # somebody has been quicker
-            __import__(name)

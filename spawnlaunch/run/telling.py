@@ -8,21 +8,16 @@ are the gang's (`hub`, `member`): who has neither the run's name nor its token i
 from __future__ import annotations
 
 import select
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from spawnlaunch import errors, failures, machine
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, say
+from spawnlaunch.cli import flags
 from spawnlaunch.gang import link, messages, phases
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import settings_of
-from spawnlaunch.run import events, say
-from spawnlaunch.world import lookup
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from spawnlaunch import flags
-    from spawnlaunch.world import identity
+from spawnlaunch.world import identity, lookup
 
 SAID_S = 1.0  # what takes longer is said
 TURN_S = 0.25

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch.base import events, machine, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, environment, events, signals
-from spawnlaunch.run.signals import signal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable
+from spawnlaunch.run import decisions, environment
 
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 

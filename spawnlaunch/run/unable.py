@@ -7,19 +7,19 @@ others. Where there are no others, little is done.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch import cli, errors, machine, values
-from spawnlaunch.flags import Program, Request
+from spawnlaunch.base import errors, machine
+from spawnlaunch.cli import parsing, values
+from spawnlaunch.cli.flags import Given, Program, Request
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.flags import Given
-    from spawnlaunch.run import launches
+    from spawnlaunch.run import launches  # not at run time: it may be what is missing
 
 # Fields of Request that say where launchers meet. Without any of the first their place is unknown.
 NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")
@@ -60,13 +60,13 @@ def _tell(*what: Any) -> bool:
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
     """What the flags say of the place where launchers meet; None where that cannot be known."""
     said: dict[str, Any] = {}
-    typed, _ = cli.read_flags(argv, lenient=True)
+    typed, _ = parsing.read_flags(argv, lenient=True)
     for flag, text, name in (*_exported(environ, typed), *typed):
         if flag.field not in FIELDS:
             continue
         try:
             is_nproc = flag.field == "nproc"  # how many does not matter
-            said[flag.field] = 1 if is_nproc else cli.read_value(flag, text, name)
+            said[flag.field] = 1 if is_nproc else parsing.read_value(flag, text, name)
         except errors.UsageError:
             if flag.field in NAMING:
                 return None
@@ -80,7 +80,7 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
 
 
 def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]:
-    from spawnlaunch.torchrun import variables
+    from spawnlaunch.cli.torchrun import variables
 
     given: list[Given] = []
     with suppress(errors.UsageError):

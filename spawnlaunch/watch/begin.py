@@ -1,7 +1,8 @@
 """--record: the process that takes samples, started by the launcher, and the pipe to it.
 
-What the launch is goes through the pipe first, then what the guard tells. The pipe's end is the end
-of the record: nobody has to stop the recorder, whatever becomes of launcher and guard.
+What the launch is stands in the record before there is that process, which gets through the pipe
+what the guard tells. The pipe's end is the end of the record: nobody has to stop the recorder,
+whatever becomes of launcher and guard.
 """
 
 from __future__ import annotations
@@ -9,42 +10,45 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from shlex import quote
 from typing import Any
 
-from spawnlaunch import errors, failures, machine, reading
-from spawnlaunch.run import launches, say
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, reading, say, signals
+from spawnlaunch.base.signals import signal
+from spawnlaunch.run import files, launches
 
 MOST_CHARS = 80  # of a run's name in that of a file
+PATIENCE_S = 10.0  # with the recorder at the end: for what it has still to write
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CODE = """import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first()
-sys.meta_path.insert(0, finder.Finder)
-try:
-    from spawnlaunch.watch import record
-    record.main({!r})
+CODE = """import sys; sys.path[0] = {!r}
+try:  # the package may be another one by now
+    from spawnlaunch.base import own_path; own_path.library_first()
+    from spawnlaunch.base import finder; sys.meta_path.insert(0, finder.Finder)
+    from spawnlaunch.watch import recorder
+    recorder.main({!r}, {!r})
 except Exception as error:
-    if finder.tell_change(error): sys.exit(71)
-    raise"""
+    if "SPAWNLAUNCH_DEBUG" in sys.modules["os"].environ: raise
+    sys.exit("spawnlaunch: the recorder ends: %s: %s" % (type(error).__name__, error))"""
 
 
 @contextmanager
-def recorded(
-    launch: launches.Launch, argv: Sequence[str], told: Mapping[str, Any], blocked: Iterable[int]
-) -> Iterator[int]:
+def recorded(launch: launches.Launch, told: Mapping[str, Any]) -> Iterator[int]:
     """Record the launch; the value of the context is a pipe for its events.
 
     `told` is what --explain=json prints of it. Raises UsageError where no record can be written.
     """
-    path = _made(launch)
-    pid, pipe = _spawned(path, blocked)
-    command = [sys.executable, "-m", "spawnlaunch", *argv]
+    command = [sys.executable, "-m", "spawnlaunch", *launch.argv]
     begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
+    start = {**begins, "host": launch.hostname, "command": command, "explain": told}
+    path = _begun(launch, json.dumps(start) + "\n")
+    pid, pipe = _spawned(path, launch.mark, launch.blocked)
     try:
-        _tell(pipe, {**begins, "host": launch.hostname, "command": command, "explain": told})
         yield pipe
     finally:
         _end(pid, pipe, path)
@@ -53,45 +57,63 @@ def recorded(
 def _end(pid: int, pipe: int, path: str) -> None:
     """Wait until the record is written, and say so if its process died before the launch ended.
 
-    The launcher may have reaped it with others: then only the pipe tells that nobody reads it.
+    The launcher may have reaped it with others: then only the pipe tells that nobody reads it. A
+    signal that means to end the job ends the wait.
     """
     poller = machine.poll()
     poller.register(pipe, 0)
-    died = "has died" if poller.poll(0) else ""
+    broke = "has died" if poller.poll(0) else ""
     machine.close(pipe)
-    with suppress(OSError):
-        code = os.waitstatus_to_exitcode(machine.waitpid(pid, 0)[1])
-        died = failures.how_it_ended(code) if code else ""
-    if died:
+    with suppress(ChildProcessError):
+        status = _status(pid)
+        if isinstance(status, str):
+            machine.kill(pid, signal.SIGKILL)
+            broke = f"{status}, and was killed"
+        elif code := os.waitstatus_to_exitcode(status):
+            broke = failures.how_it_ended(code)
+    if broke:
         shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
-        say.say([f"the record broke off: its process (pid {pid}) {died}; {shown} shows it so far"])
+        say.say([f"the record broke off: its process (pid {pid}) {broke}; {shown} shows it so far"])
 
 
-def _tell(pipe: int, start: Mapping[str, Any]) -> None:
-    """Write what the launch is; writes after this one do not wait for the recorder."""
-    data = memoryview(json.dumps(start).encode() + b"\n")
-    with suppress(OSError):  # it has ended, and has said why
-        while data:
-            data = data[machine.write(pipe, data) :]
-    machine.set_blocking(pipe, False)
+def _status(pid: int) -> int | str:
+    """The recorder's wait status, or why it is not waited for any longer."""
+    waited = (signals.STOP | {signal.SIGCHLD}) & signals.watched()
+    machine.pthread_sigmask(signal.SIG_BLOCK, waited)
+    ear = events.Ear(events.SignalPipe(waited))
+    poller = machine.poll()
+    for fd in ear.fds:
+        poller.register(fd, select.POLLIN)
+    until = machine.running_s() + PATIENCE_S
+    while machine.running_s() < until:
+        ended, status = machine.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        # Another thread may take SIGCHLD.
+        events.patient_poll(poller, min(until - machine.running_s(), events.LOOK_S))
+        if told := [signum for signum, _ in ear.read() if signum in signals.STOP]:
+            return f"had not ended when {failures.signal_name(told[0])} came"
+    return f"did not end within {PATIENCE_S:g} s"
 
 
-def _made(launch: launches.Launch) -> str:
-    """The path of a new file for this launch on this node.
+def _begun(launch: launches.Launch, start: str) -> str:
+    """The path of a new file for this launch on this node, whose beginning is in it.
 
-    It bears the time (UTC), the name of the run, which all nodes share, the number of the node, or
-    the host's name where the launchers have not met yet, and a number that is by chance no other's.
+    It bears the time (UTC), with which the name of a run begins that this launcher has named; that
+    name, which all nodes share; the number of the node, or the host's name where the launchers have
+    not met yet; and a number that is by chance no other's.
     """
     directory, world = launch.request.record or ".", launch.resolution.world
     number = world.node_rank
     node = f"node-{machine.uname().nodename}" if number is None else f"node{number}"
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(machine.time()))
     run = re.sub(r"[^\w.+-]", "_", world.run_id, flags=re.ASCII)[:MOST_CHARS]
-    name = f"{stamp}-{run}-{node}-{launch.mark.rpartition('-')[2]}.jsonl"
+    begins = run if run[:8] == stamp[:8] else f"{stamp}-{run}"
+    name = f"{begins}-{node}-{launch.mark.rpartition('-')[2]}.jsonl"
     path = os.path.join(reading.absolute(directory, "--record"), name)
     try:
-        machine.makedirs(os.path.dirname(path), exist_ok=True)
-        machine.close(machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        files.make_directory(os.path.dirname(path))
+        files.write(path, start)
     except OSError as error:
         raise errors.UsageError(
             f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
@@ -100,7 +122,7 @@ def _made(launch: launches.Launch) -> str:
     return path
 
 
-def _spawned(path: str, blocked: Iterable[int]) -> tuple[int, int]:
+def _spawned(path: str, mark: str, blocked: Iterable[int]) -> tuple[int, int]:
     """Start the recorder, with these signals blocked: its pid, and the pipe to it.
 
     It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
@@ -109,7 +131,7 @@ def _spawned(path: str, blocked: Iterable[int]) -> tuple[int, int]:
     try:
         pid = machine.posix_spawn(
             sys.executable,
-            [sys.executable, "-c", CODE.format(ROOT, path)],
+            [sys.executable, "-c", CODE.format(ROOT, path, mark)],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, inlet, 0),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.watch import charts
 
 CORE, GAP, PAD, TITLE = 22, 3, 6, 15

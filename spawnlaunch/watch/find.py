@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from spawnlaunch import reading
+from spawnlaunch.base import reading
 from spawnlaunch.node import proc
 from spawnlaunch.run import environment
 
@@ -104,6 +104,12 @@ def _identity(environ: Mapping[str, str] | None) -> tuple[str, str] | None:
 def launch_of(environ: Mapping[str, str]) -> str:
     """Which launch a rank is of, by its environment: the same text in all its ranks here."""
     return environ.get(environment.MARK, "").rpartition(".")[0] or _job_of(environ)
+
+
+def starter_of(environ: Mapping[str, str]) -> str:
+    """Which program has started a rank. torchrun's agent says True of its store, ours False."""
+    is_ours = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False" or environment.MARK in environ
+    return "spawnlaunch" if is_ours else "torchrun" if NAMED[0] in environ else "another launcher"
 
 
 def _job_of(environ: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import fmean, median, median_high, median_low
 from typing import NamedTuple
 
-from spawnlaunch.watch import progress, sample
+from spawnlaunch.watch import progress, usage
 
 STUCK_S = 10.0  # without a step, and ten times as long as a step takes
 STUCK_STEPS = 10
@@ -35,7 +35,7 @@ STILL = 3  # looks in a row; a sleep of that kind is usually short
 KEPT = 240  # samples of each rank
 LOOKS = 6  # before anything is said of what changes with time
 
-History = Mapping[int, Sequence[sample.Sample]]  # by rank, the oldest first
+History = Mapping[int, Sequence[usage.Sample]]  # by rank, the oldest first
 
 
 class Note(NamedTuple):
@@ -43,19 +43,19 @@ class Note(NamedTuple):
 
     rank: int
     kind: str
-    words: str
+    words: str  # a sentence, which names the rank
 
 
 class Histories:
     """The last samples of all launches that live."""
 
     def __init__(self) -> None:
-        self.by_launch: dict[str, dict[int, deque[sample.Sample]]] = {}
+        self.by_launch: dict[str, dict[int, deque[usage.Sample]]] = {}
 
-    def add(self, samples: Sequence[sample.Sample]) -> None:
+    def add(self, samples: Sequence[usage.Sample]) -> None:
         """Add the samples of one look; a rank that has none has ended."""
         before, self.by_launch = self.by_launch, {}
-        for launch, ranks in sample.by_launch(samples).items():
+        for launch, ranks in usage.by_launch(samples).items():
             old = before.get(launch, {})
             self.by_launch[launch] = {
                 one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks
@@ -92,19 +92,18 @@ def _stopped(history: History) -> Iterable[Note]:
         found, lately = samples[-1].held, [one.held for one in [*samples][-STILL:]]
         kinds = [one.kind for one in lately if one]
         if found and (found.is_mute or kinds == [found.kind] * STILL):
-            yield Note(rank, "stopped", f"it is {found.words}")
+            yield Note(rank, "stopped", f"rank {rank} is {found.words}")
 
 
-def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:
+def _stuck(last: Mapping[int, usage.Sample], now: float) -> Iterable[Note]:
     told = {rank: one.progress for rank, one in last.items() if one.progress}
     waiting = {rank for rank, each in told.items() if each.phase == "wait"}
     age_s = _standstill_s([*told.values()], now)
     if age_s is None or not (waiting or len(told) == 1):
         return
-    why = " while the others wait for it" if waiting else ""
     for rank in sorted(told.keys() - waiting):
         phase = told[rank].phase or "between steps"
-        yield Note(rank, "stuck", f"no step for {age_s:.0f} s: in {phase}{why}")
+        yield Note(rank, "stuck", f"rank {rank} has made no step for {age_s:.0f} s: in {phase}")
 
 
 def _standstill_s(told: Sequence[progress.Progress], now: float) -> float | None:
@@ -116,7 +115,7 @@ def _standstill_s(told: Sequence[progress.Progress], now: float) -> float | None
     return None if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) else min(ages)
 
 
-def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:
+def _slow(last: Mapping[int, usage.Sample]) -> list[Note]:
     own = {
         rank: (one.progress.data_s or 0.0) + one.progress.compute_s
         for rank, one in last.items()
@@ -125,10 +124,11 @@ def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:
     if len(own) < 2:
         return []
     return [
-        Note(rank, "slow", f"a step takes it {seconds * 1e3:.0f} ms, {ratio:.1f} times the median")
+        Note(rank, "slow",
+             f"rank {rank} needs {seconds * 1e3:.0f} ms for a step, {ratio:.1f} times the median")
         for rank, seconds in sorted(own.items())
         if (ratio := seconds / max(median(own.values()), 1e-9)) > SLOW
-    ]
+    ]  # fmt: skip
 
 
 def _uneven(history: History) -> list[Note]:
@@ -136,16 +136,16 @@ def _uneven(history: History) -> list[Note]:
     known = {rank: cores for rank, cores in used.items() if cores is not None}
     if len(known) < 2 or max(known.values()) < LEAST_CORES:
         return []
-    found = []
+    found: list[Note] = []
     for rank, cores in sorted(known.items()):
         others = [other for each, other in known.items() if each != rank]
         if cores > UNEVEN * median_high(others) or median_low(others) > UNEVEN * cores:
-            words = f"uses {cores:.2f} cores, and the others {median(others):.2f}"
-            found.append(Note(rank, "uneven", words))
+            words = f"rank {rank} uses {{}} cores, and the others {{}}"
+            found += _compared(rank, "uneven", words, f"{cores:.2f}", f"{median(others):.2f}")
     return found
 
 
-def _cores_used(samples: Sequence[sample.Sample]) -> float | None:
+def _cores_used(samples: Sequence[usage.Sample]) -> float | None:
     """The mean number of cores in use, of this process; None: there are too few samples."""
     mine = [one for one in samples if one.pid == samples[-1].pid]
     if len(mine) < LOOKS:
@@ -160,13 +160,12 @@ def _grows(history: History) -> Iterable[Note]:
         others = [other for each, (other, *_) in grown.items() if each != rank]
         usual = max(0, median(others)) if others else 0
         if steadily and more > max(GROWN_BYTES, GROWN_SHARE * before, GROWN_TIMES * usual):
-            words = f"memory grew by {more >> 20} MiB in {seconds:.0f} s"
-            yield Note(
-                rank, "grows", words + (f", the others' by {int(usual) >> 20}" * bool(others))
-            )
+            words = f"the memory of rank {rank} grew by {{}} MiB in {seconds:.0f} s"
+            words += ", the others' by {}" * bool(others)
+            yield from _compared(rank, "grows", words, f"{more >> 20}", f"{int(usual) >> 20}")
 
 
-def _growth(samples: Sequence[sample.Sample]) -> tuple[int, int, float, bool]:
+def _growth(samples: Sequence[usage.Sample]) -> tuple[int, int, float, bool]:
     """Bytes more in the later samples, what there was before, seconds, and if it rose steadily.
 
     A process takes much at its start, and at once.
@@ -181,10 +180,11 @@ def _growth(samples: Sequence[sample.Sample]) -> tuple[int, int, float, bool]:
     return more, sizes[0], seconds, rises >= RISING * (len(sizes) - 1)
 
 
-def _elsewhere(last: Mapping[int, sample.Sample]) -> Iterable[Note]:
+def _elsewhere(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
     for rank, one in sorted(last.items()):
         if one.elsewhere:
-            yield Note(rank, "elsewhere", f"ran on CPUs {one.elsewhere}, bound to {one.cpus}")
+            words = f"rank {rank} ran on CPUs {one.elsewhere}, bound to {one.cpus}"
+            yield Note(rank, "elsewhere", words)
 
 
 def _idle_device(history: History) -> Iterable[Note]:
@@ -195,15 +195,22 @@ def _idle_device(history: History) -> Iterable[Note]:
         if len(uses) >= LOOKS:
             used[rank] = fmean(uses)
     for rank, use, usual in _below(used, UNEVEN):
-        words = f"its device is used {use:.0f} % of the time, others' {usual:.0f} %"
-        yield Note(rank, "device", words)
+        words = f"the device of rank {rank} is used {{}} % of the time, others' {{}} %"
+        yield from _compared(rank, "device", words, f"{use:.0f}", f"{usual:.0f}")
 
 
-def _device(last: Mapping[int, sample.Sample]) -> Iterable[Note]:
+def _device(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
     clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
     known = {rank: clock for rank, clock in clocks.items() if clock}
     for rank, clock, usual in _below(known, SLOW):
-        yield Note(rank, "device", f"its device runs at {clock:.0f} MHz, the others' {usual:.0f}")
+        words = f"the device of rank {rank} runs at {{}} MHz, the others' at {{}}"
+        yield from _compared(rank, "device", words, f"{clock:.0f}", f"{usual:.0f}")
+
+
+def _compared(rank: int, kind: str, words: str, its: str, usual: str) -> Iterable[Note]:
+    """A note with two figures as they are shown; none where the reader would see no difference."""
+    if its != usual:
+        yield Note(rank, kind, words.format(its, usual))
 
 
 def _below(found: Mapping[int, float], times: float) -> Iterable[tuple[int, float, float]]:

@@ -11,20 +11,14 @@ from typing import Any
 
 from spawnlaunch import failures
 from spawnlaunch.rollcall import groups
-from spawnlaunch.watch import charts, drawing, table
+from spawnlaunch.watch import charts, drawing, rank_table
 from spawnlaunch.watch.charts import words
 from spawnlaunch.watch.story import Directory, Story
 
 ENDING = 180  # the width of what became of a rank
 # Figures with a curve: title, unit, by what a value is divided, kinds of notes that mark a rank.
 CURVES = (
-    (
-        "own_s",
-        "Its own part of a step: data and computing, no waiting",
-        "ms",
-        1e-3,
-        ("slow", "stuck"),
-    ),
+    ("own_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
     ("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
     ("waits", "Share of the time that it waits for others", "%", 1e-2, ()),
     ("cpu", "CPU use", "cores", 1.0, ("uneven",)),
@@ -120,7 +114,7 @@ def _head(story: Story) -> Iterable[str]:
     if ends and ends[-1]["status"] == 0:
         yield '<p class="well">It ended well, with status 0.</p>'
     for note in story.of_kind("note"):
-        said = f"rank {note['rank']} after {note['time'] - story.began:.0f} s: {note['words']}"
+        said = f"after {note['time'] - story.began:.0f} s: {note['words']}"
         yield f'<p class="mark"><b>{words(note["note"])}</b> {words(said)}</p>'
     yield from _roll(story)
 
@@ -254,11 +248,8 @@ def _status(status: int) -> str:
 
 
 def _curves(story: Story, until_s: float) -> Iterable[tuple[str, Callable[[], str]]]:
-    marks: dict[str, set[int]] = {}
-    for note in story.of_kind("note"):
-        marks.setdefault(note["note"], set()).add(note["rank"])
     for name, title, unit, by, kinds in CURVES:
-        marked = set().union(*(marks.get(kind, set()) for kind in kinds))
+        marked = {one["rank"] for one in story.of_kind("note") if one["note"] in kinds}
         curves = story.curves.get(name, {})
         yield title, partial(charts.lines, curves, unit, until_s, marked, by)
 
@@ -276,7 +267,7 @@ def _ranks(story: Story) -> str:
             ""
             if one["user_seconds"] is None
             else f"{one['user_seconds'] + one['system_seconds']:.1f}",
-            table.size(one["peak_bytes"]),
+            rank_table.size(one["peak_bytes"]),
             *(one["involuntary_switches"], one["major_faults"]),
         )
         for one in sorted(story.of_kind("ended"), key=lambda one: (one["time"], one["rank"]))

@@ -1,4 +1,4 @@
-"""The live table: drawn by rich, keys read one by one. What is in it is for table.py to say."""
+"""The live table: drawn by rich, keys read one by one. rank_table.py says what is in it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
 
+from spawnlaunch.base import events
 from spawnlaunch.rollcall import groups
-from spawnlaunch.run import events
-from spawnlaunch.run.hang import sources
-from spawnlaunch.watch import notes, sample, table, waiting
+from spawnlaunch.run.hang import spying
+from spawnlaunch.watch import notes, rank_table, usage, waiting
 
 SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid",
          "w": "late%"}  # fmt: skip
-HELP = "q quit  s stacks  sort by: r rank  c cpu  m mem  g gpu  a said  p pid  w late"
+HELP = "q quit  s stacks  h columns  sort by: r rank  c cpu  m mem  g gpu  a said  p pid  w late"
 BACK = "any key: back to the table"
 TITLE, HEADING, WARNING = Style(bold=True), Style(reverse=True), Style(color="red", bold=True)
 
@@ -34,7 +34,7 @@ class View:
 
     def __init__(self, sort: str) -> None:
         self.sort = sort
-        self.samples: Sequence[sample.Sample] = ()
+        self.samples: Sequence[usage.Sample] = ()
         self.lines: Sequence[str] = ()
         self.show(is_table=True)
 
@@ -57,14 +57,14 @@ class View:
     def _style(self, line: str) -> Style | None:
         if not self.is_table:
             return TITLE if line and not line[0].isspace() else None
-        if line.startswith(table.OF_A_NOTE):
+        if line.startswith(rank_table.OF_A_NOTE):
             return WARNING
         if line.lstrip().startswith(("rank", "host")):
             return HEADING
         return TITLE if line and not line[0].isspace() and ": " in line else None
 
 
-def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
+def show(sampler: usage.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
     console, view, histories = Console(highlight=False), View(sort), notes.Histories()
     waits = waiting.Inquiry()
@@ -80,7 +80,9 @@ def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
                 histories.add(view.samples)
             if view.is_table:
                 found, size = notes.together(waits.findings(), histories.notes()), console.size
-                view.lines = table.table(view.samples, found, *size, view.sort, histories.by_launch)
+                view.lines = rank_table.table(
+                    view.samples, found, *size, view.sort, histories.by_launch
+                )
             live.refresh()
             _reap()
             key = _key(due, waits)
@@ -102,18 +104,21 @@ def _typed(key: str, view: View, live: Live) -> None:
         view.first += 1 if key == "down" else -1
     elif not view.is_table:
         view.show(is_table=True)
+    elif key == "h":
+        view.show(is_table=False)
+        view.lines = rank_table.legend()
     elif key == "s":
         view.show(is_table=False)
         view.lines = ["asking ..."]
         live.refresh()
         view.lines = []
-        for ranks in sample.by_launch(view.samples).values():
-            view.lines += [table.title(ranks), *_roll_call(ranks), ""]
+        for ranks in usage.by_launch(view.samples).values():
+            view.lines += [rank_table.title(ranks), *_roll_call(ranks), ""]
     else:
         view.sort = SORTS.get(key, view.sort)
 
 
-def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
+def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
     """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
     waits, loop = waiting.Inquiry(0.0), events.Loop()
     found = {one.rank: one.held for one in ranks if one.held}
@@ -124,13 +129,13 @@ def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
     told = told_by_itself.items()
     answers = [groups.Answer(rank, True, "told by itself", one.threads) for rank, one in told]
 
-    def ask(one: sample.Sample) -> None:
+    def ask(one: usage.Sample) -> None:
         def told(how: str, text: str) -> None:
             missing.remove(one)
             if text:  # else it has ended
                 answers.append(groups.Answer(one.rank, True, how, text))
 
-        sources.look(one.pid, loop, told)
+        spying.look(one.pid, loop, told)
 
     for one in [*missing]:
         ask(one)

@@ -1,39 +1,41 @@
-"""One table of several nodes: what the tasks of a Slurm step see is brought to one of them.
+"""One table of several nodes: `top` in a Slurm step asks each node of it, and merges what they see.
 
     srun --jobid J --overlap python -m spawnlaunch.top --once
 
-The first task on each node looks at the ranks of the job there, and the others end at once. That of
-the step's first node listens on a port that all compute of job and step; the others connect, each
-hands over one JSON object, and ends when it hears that it was taken. No file is shared. A task that
-cannot reach it prints its own table, and says so.
+The first task starts one more step, with a task on each node that looks at the ranks of the job
+there, and writes what it sees to its stdout, which Slurm brings to this process and to nobody else;
+the other tasks end at once. No port is opened and no file is shared.
+
+    NODE TEXT    a part of a JSON object: Slurm keeps lines of less than 1,024 bytes whole
+    NODE         the end of the object
+
+The first object of a node is what it has seen; then each line of its stdin is answered by the time
+of its clock.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import select
-import socket
-import struct
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from subprocess import PIPE
 from typing import Any, NamedTuple, TypeAlias
 
-from spawnlaunch import machine
 from spawnlaunch.rollcall import asked
-from spawnlaunch.run import events
-from spawnlaunch.watch import find, sample
-from spawnlaunch.world import identity, master
+from spawnlaunch.watch import find, usage
+from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm
 
-PATIENCE_S = 20.0  # for tasks that have not begun yet
-STALLED_S = 5.0  # of a connection on which nothing comes
-RETRY_S = 0.2
-MOST_BYTES = 64 << 20
-CLOCKS = 5  # times that the hub is asked for its clock: the best one counts
-TAKEN = b"taken"
-# What is no JSON, or too deep, or has other types and numbers than a sample has.
-STRANGE = (ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError)
+PATIENCE_S = 20.0  # for tasks to begin, and to look
+STALLED_S = 5.0  # until a clock is told
+CLOCKS = 5  # times that each node is asked for its clock: the best one counts
+PART = 900  # characters of a line
+CONF = "SLURM_CONF"
 
 Answers: TypeAlias = Mapping[str, Mapping[int, asked.Testimony]]  # by launch or job, and rank
 
@@ -41,17 +43,10 @@ Answers: TypeAlias = Mapping[str, Mapping[int, asked.Testimony]]  # by launch or
 class Step(NamedTuple):
     """The step that this process is a task of."""
 
-    job: str  # JOB.STEP
-    is_first_here: bool  # of the tasks on this node
+    is_first: bool  # of all tasks
     here: str  # this node, and all of them, by Slurm's names
     nodes: Sequence[str]
-    hub: str  # the node where all come together
     environ: identity.Environ
-
-    @property
-    def port(self) -> int:
-        """The port at which the hub listens; other steps have other ports."""
-        return master.port_of(self.job)
 
     def has(self, rank: find.Rank) -> bool:
         """Whether a rank is of this job, on this node; True for one without Slurm's variables."""
@@ -63,58 +58,149 @@ def of(environ: identity.Environ) -> Step | None:
     """The step; None where this is no task of a step with several. Raises UsageError."""
     if not slurm.STEP.is_present(environ):
         return None
-    asked = ("job", "local_rank", "own_host", "node_names", "node_0_host", "world_size")
-    told = {name: slurm.STEP.answer(name, environ) for name in asked}
-    values = {name: fact.value for name, fact in told.items() if fact}
-    if len(values) < len(asked) or values["world_size"] == 1:
+    rank, size = slurm.STEP.rank(environ), slurm.STEP.world_size(environ)
+    host, names = slurm.STEP.own_host(environ), slurm.STEP.node_names(environ)
+    if not (rank and size and host and names) or size.value == 1:
         return None
-    return Step(
-        job=values["job"],
-        is_first_here=values["local_rank"] == 0,
-        here=values["own_host"],
-        nodes=values["node_names"],
-        hub=values["node_0_host"],
-        environ=environ,
-    )
+    return Step(rank.value == 0, host.value, names.value, environ)
 
 
 class Seen(NamedTuple):
     """What one node, or all, have seen."""
 
-    samples: list[sample.Sample]
+    samples: list[usage.Sample]
     answers: Answers  # of the ranks, by job
-    uncertain_s: float = 0.0  # so much may the clock of its answers differ from that of the hub
+    uncertain_s: float = 0.0  # so much may the clock of its answers differ from ours
 
 
-class Gathered(NamedTuple):
-    """What this task prints (None: another task prints), and a complaint about others."""
-
-    seen: Seen | None
-    complaint: str = ""
-
-
-def gather(step: Step, samples: Sequence[sample.Sample], answers: Answers) -> Gathered:
-    """Bring together what the nodes have seen; ranks of one job are one launch then."""
+def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Seen:
+    """What this node has seen; ranks of one job are one launch then."""
     jobs = {one.launch: one.job for one in samples}
-    mine = Seen(
+    return Seen(
         [one._replace(launch=one.job) for one in samples],
         {jobs[launch]: told for launch, told in answers.items() if launch in jobs},
     )
-    if len(step.nodes) == 1:
-        return Gathered(mine)
-    if step.here != step.hub:
-        why = _hand_over(step, mine)
-        return Gathered(mine, why) if why else Gathered(None)
-    found = {step.here: mine}
-    try:
-        listening = socket.create_server(("", step.port), backlog=len(step.nodes))
-    except OSError as error:
-        return Gathered(mine, f"cannot listen on port {step.port} for other nodes: {error}")
-    with listening:
-        receive(step, listening, found)
+
+
+# The task on a node
+
+
+def tell(step: Step, seen: Seen) -> None:
+    """Write what this node has seen, and its clock whenever a line comes, until stdin ends."""
+    _write(step.here, {
+        "now": time.monotonic(),
+        "samples": [one.as_dict() for one in seen.samples],
+        "answers": {
+            job: {rank: asked.as_json(one) for rank, one in ranks.items()}
+            for job, ranks in seen.answers.items()
+        },
+    })  # fmt: skip
+    for _ in sys.stdin:
+        _write(step.here, {"clock": time.time_ns()})
+
+
+def _write(node: str, told: Mapping[str, Any]) -> None:
+    text = json.dumps(told)
+    parts = [text[i : i + PART] for i in range(0, len(text), PART)]
+    print(*(f"{node} {part}" for part in parts), node, sep="\n", flush=True)
+
+
+# The first task of all
+
+
+def gather(step: Step, command: Sequence[str]) -> tuple[Seen | None, str]:
+    """What all nodes have seen, on which `command` runs, and a complaint about those that are mute.
+
+    Raises OSError where srun cannot be started.
+    """
+    size = len(step.nodes)
+    job, names = step.environ[slurm.JOB_ID], ",".join(step.nodes)
+    srun = ["srun", f"--jobid={job}", "--overlap", f"--nodes={size}", f"--ntasks={size}",
+            f"--nodelist={names}"]  # fmt: skip
+    # Other variables of Slurm are of the step that this is a task of.
+    own = {n: value for n, value in step.environ.items() if n == CONF or not n.startswith("SLURM")}
+    with subprocess.Popen([*srun, *command], stdin=PIPE, stdout=PIPE, env=own) as asking:
+        try:
+            found = _received(_Nodes(asking, step.nodes))
+            asking.communicate(timeout=STALLED_S)  # they end with their stdin
+        except subprocess.TimeoutExpired:
+            asking.terminate()
     missing = [node for node in step.nodes if node not in found]
-    said = f"nothing came from {', '.join(missing)} within {PATIENCE_S:g} s" if missing else ""
-    return Gathered(_together([found[node] for node in step.nodes if node in found]), said)
+    complaint = f"nothing came from {', '.join(missing)}" if missing else ""
+    return _together([*found.values()]) if found else None, complaint
+
+
+class _Nodes:
+    """The tasks on all nodes: they are asked, and answer."""
+
+    def __init__(self, srun: subprocess.Popen[bytes], nodes: Sequence[str]) -> None:
+        assert srun.stdin
+        assert srun.stdout
+        self._to, self._from = srun.stdin.fileno(), srun.stdout.fileno()
+        self.names = nodes
+        self._parts: dict[str, list[str]] = {node: [] for node in nodes}
+        self._rest = b""
+
+    def ask(self) -> None:
+        """Ask all of them for their clocks."""
+        with suppress(BrokenPipeError):
+            os.write(self._to, b"\n")
+
+    def answers(self, within_s: float, count: int) -> Iterator[tuple[str, Any]]:
+        """So many objects, each behind the name of its node, or those that come in this time."""
+        until = time.monotonic() + within_s
+        while count and select.select([self._from], [], [], max(0, until - time.monotonic()))[0]:
+            data = os.read(self._from, 1 << 16)
+            if not data:
+                return
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                node, _, part = line.decode(errors="replace").partition(" ")
+                parts = self._parts.get(node)
+                if parts is None:
+                    continue  # of a prolog
+                if part:
+                    parts.append(part)
+                    continue
+                with suppress(ValueError):
+                    yield node, json.loads("".join(parts))
+                    count -= 1
+                parts.clear()
+
+
+def _received(nodes: _Nodes) -> dict[str, Seen]:
+    """What each node has seen, by its name, in their order."""
+    told = {
+        node: (seen, time.monotonic() - seen["now"])
+        for node, seen in nodes.answers(PATIENCE_S, len(nodes.names))
+    }
+    clocks: dict[str, list[tuple[int, int]]] = {}  # how uncertain, and how much later ours is; ns
+    for _ in range(CLOCKS):
+        before = time.time_ns()
+        nodes.ask()
+        for node, clock in nodes.answers(STALLED_S, len(told)):
+            after = time.time_ns()  # it was asked at any moment between these two
+            later = (before + after) // 2 - clock.get("clock", 0)
+            clocks.setdefault(node, []).append(((after - before) // 2, later))
+    return {
+        node: _as_seen_here(*told[node], *min(clocks[node]))
+        for node in nodes.names
+        if node in told and node in clocks
+    }
+
+
+def _as_seen_here(
+    seen: Mapping[str, Any], later_s: float, uncertain_ns: int, later_ns: int
+) -> Seen:
+    """What another node has seen, with the times of its clocks as times of ours."""
+    return Seen(
+        [usage.from_dict(one, later_s) for one in seen["samples"]],
+        {
+            job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
+            for job, ranks in seen["answers"].items()
+        },
+        uncertain_ns / 1e9,
+    )
 
 
 def _together(found: Sequence[Seen]) -> Seen:
@@ -124,90 +210,3 @@ def _together(found: Sequence[Seen]) -> Seen:
         answers.setdefault(job, {}).update(told)
     samples.sort(key=lambda one: (one.launch, one.rank))
     return Seen(samples, answers, max(seen.uncertain_s for seen in found))
-
-
-def receive(step: Step, listening: socket.socket, found: dict[str, Seen]) -> None:
-    """Receive what other nodes have seen, until all have come or PATIENCE_S is over."""
-    deadline, poller = machine.running_s() + PATIENCE_S, machine.poll()
-    poller.register(listening, select.POLLIN)
-    listening.settimeout(STALLED_S)  # whoever was there may have gone
-    while len(found) < len(step.nodes) and (left_s := deadline - machine.running_s()) > 0:
-        if not events.patient_poll(poller, left_s):
-            break
-        # A stranger may come, or one that has gone.
-        with suppress(OSError, *STRANGE), listening.accept()[0] as connection:
-            connection.settimeout(STALLED_S)
-            for _ in range(CLOCKS):
-                connection.recv(1)
-                connection.sendall(struct.pack("!q", time.time_ns()))
-            told = json.loads(_read(connection))
-            if told["job"] == step.job and told["node"] in step.nodes:
-                found[told["node"]] = _as_seen_here(told)
-                connection.sendall(TAKEN)
-
-
-def _read(connection: socket.socket) -> bytes:
-    content, deadline = b"", machine.monotonic() + STALLED_S
-    while (more := connection.recv(1 << 16)) and len(content) < MOST_BYTES:
-        content += more
-        if machine.monotonic() > deadline:
-            raise TimeoutError("it says a little now and then")
-    return content
-
-
-def _hand_over(step: Step, seen: Seen) -> str:
-    """Send it to the hub; the result is why that failed, "" where it did not."""
-    deadline = machine.running_s() + PATIENCE_S
-    why = "it did not answer"
-    while machine.running_s() < deadline:
-        try:
-            if _is_taken(step, seen):
-                return ""
-        except OSError as error:
-            why = error.strerror or str(error)
-        events.patient_sleep(RETRY_S)
-    return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
-
-
-def _is_taken(step: Step, seen: Seen) -> bool:
-    """Send it once; whether the hub has taken it. Raises OSError."""
-    with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
-        connection.settimeout(PATIENCE_S)
-        uncertain_ns, later_ns = min(_clock_of(connection) for _ in range(CLOCKS))
-        told = {
-            "job": step.job, "node": step.here, "now": machine.monotonic(),
-            "later_ns": later_ns, "uncertain_s": uncertain_ns / 1e9,
-            "samples": [one.as_dict() for one in seen.samples],
-            "answers": {
-                job: {rank: asked.as_json(one) for rank, one in ranks.items()}
-                for job, ranks in seen.answers.items()
-            },
-        }  # fmt: skip
-        connection.sendall(json.dumps(told).encode())
-        connection.shutdown(socket.SHUT_WR)
-        return connection.recv(len(TAKEN)) == TAKEN
-
-
-def _clock_of(hub: socket.socket) -> tuple[int, int]:
-    """How much later the hub's clock is than ours, in ns, behind how uncertain that is. It was
-    asked between two looks at ours, and may have answered at any moment between them."""
-    before = time.time_ns()
-    hub.sendall(b"?")
-    told = hub.recv(8, socket.MSG_WAITALL)
-    after = time.time_ns()
-    if len(told) < 8:
-        raise ConnectionAbortedError("the hub has gone")
-    return (after - before) // 2, int(struct.unpack("!q", told)[0]) - (before + after) // 2
-
-
-def _as_seen_here(told: Mapping[str, Any]) -> Seen:
-    """What another node has seen, with the times of its clocks as times of ours."""
-    later_s, later_ns = machine.monotonic() - float(told["now"]), int(told["later_ns"])
-    return Seen(
-        [sample.from_dict(one, later_s) for one in told["samples"]],
-        {
-            job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
-            for job, ranks in told["answers"].items()
-        },
-        int(told["uncertain_s"] * 1e9) / 1e9,  # which must be a finite number
-    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -19,26 +20,10 @@ from typing import Any, NamedTuple
 POINTS = 60_000  # of a chart, at most
 MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
 APART_S = 30.0  # between launchers of a launch, whose workers may not have to meet, or clocks
-LATEST = 253_402_000_000  # seconds since 1970, in the year 9999
 FIGURES = {
     *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
     *("reads", "writes", "data_s", "compute_s", "loss", "waits", "waited_for"),
 }  # that are drawn
-# What a line of each kind must have for the page to be drawn.
-SHAPES: Mapping[str, Mapping[str, type]] = {
-    "start": {"launch": str, "host": str, "command": list, "explain": dict},
-    "attempt": {"restart": int, "pids": dict, "world": dict},
-    "output": {"rank": int},
-    "collective": {"rank": int},
-    "sample": {"ranks": list},
-    "waits": {"ranks": list},
-    "note": {"rank": int, "note": str, "words": str},
-    "said": {"what": str},
-    "roll": {"groups": list},
-    "ended": {"rank": int},
-    "end": {"status": int, "words": list},
-}
-
 Curve = Sequence[tuple[float, float | None]]  # seconds since the start, and the value
 Series = dict[str, dict[int, tuple[list[float], list[Any]]]]  # by name and rank: times, and values
 
@@ -90,17 +75,20 @@ def read(directory: str) -> Directory:
 
 
 class _Node:
-    """The record of one launch on one node."""
+    """The record of one launch on one node. It takes no line that a page could not be drawn with:
+    such a line raises some exception."""
 
     def __init__(self, start: dict[str, Any], file: str) -> None:
         self.file = file
-        self.events = [start]
+        self.events = [{**_sound(start), "host": str(start["host"])}]
         self.parts: list[_Samples | dict[str, Any]] = []  # and attempts, which part them
         self.began = self.ended = float(start["time"])
         self.lost = 0
         self._last: dict[str, _Samples] = {}  # by kind
+        _first_rank(start), int(start["explain"]["world"]["world_size"]), self._meetings()
 
     def add(self, line: dict[str, Any]) -> None:
+        line = _sound(line)
         kind = line["kind"]
         self.began, self.ended = min(self.began, line["time"]), max(self.ended, line["time"])
         if kind not in ("sample", "waits"):
@@ -170,6 +158,21 @@ class _Samples:
             self.rows[name].append(line[name])
 
 
+def _sound(line: dict[str, Any]) -> dict[str, Any]:
+    """The line with numbers where others compute with them, and compare them."""
+    time.localtime(line["time"])
+    for name, each in line.items():
+        if name == "ranks":
+            line[name] = [*map(int, each)]
+        elif name in ("rank", "restart") or (name == "status" and line["kind"] == "end"):
+            line[name] = int(each)
+        elif name == "pids":
+            line[name] = {int(rank): pid for rank, pid in each.items()}
+        elif name == "world":
+            line[name] = dict(each)
+    return line
+
+
 def _figures(line: Mapping[str, Any]) -> list[str]:
     return [name for name, values in line.items() if name in FIGURES and type(values) is list]
 
@@ -177,42 +180,18 @@ def _figures(line: Mapping[str, Any]) -> list[str]:
 def _nodes(file: Path) -> list[_Node]:
     """The launches of a file: one, but of files that were put together."""
     nodes: list[_Node] = []
-    ranks: list[Any] = []
     with file.open("rb", buffering=1 << 20) as opened:
         for text in opened:
-            line = _line(text.decode(errors="replace"), ranks)
-            if line and line["kind"] == "start":
-                nodes.append(_Node(line, file.name))
-            elif nodes and line:
-                nodes[-1].add(line)
-                ranks = line.get("ranks", ranks)
-            elif nodes:
-                nodes[-1].lost += 1
+            try:
+                line = json.loads(text.decode(errors="replace"))
+                if line["kind"] == "start":
+                    nodes.append(_Node(line, file.name))
+                elif nodes:
+                    nodes[-1].add(line)
+            except Exception:  # whatever a line may fail of that no recorder wrote, or not whole
+                if nodes:
+                    nodes[-1].lost += 1
     return nodes
-
-
-def _line(text: str, ranks: list[Any]) -> dict[str, Any] | None:
-    """A line of a record; None: it is none. `ranks` of a sample are known to be good."""
-    try:
-        line = json.loads(text)
-        return line if _is_sound(line, ranks) else None
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        return None
-
-
-def _is_sound(line: dict[str, Any], ranks: list[Any]) -> bool:
-    """Whether it has what its kind has. May raise whatever looking at it may."""
-    shape = SHAPES.get(line["kind"], {})
-    if line["kind"] == "start":
-        int(line["explain"]["world"]["world_size"]), _first_rank(line)
-    if line["kind"] == "attempt":
-        line["pids"] = {int(rank): pid for rank, pid in line["pids"].items()}
-    are_new = "ranks" in shape and line["ranks"] != ranks
-    if are_new and not all(type(rank) is int for rank in line["ranks"]):
-        return False
-    return 0 <= line["time"] < LATEST and all(
-        isinstance(line[name], kind) for name, kind in shape.items()
-    )
 
 
 def _story(nodes: Sequence[_Node]) -> Story:

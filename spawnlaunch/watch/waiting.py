@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spawnlaunch.rollcall import asked, culprits, flight
-from spawnlaunch.watch import notes, sample
+from spawnlaunch.rollcall import asked, culprits
+from spawnlaunch.watch import notes, usage
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
 REST_S = 2.5  # at least, until the next question
@@ -40,7 +40,7 @@ class Inquiry:
         """Through which more of an answer comes; empty where none is awaited."""
         return [one.fd for one in self._asked.values()]
 
-    def ask(self, samples: Sequence[sample.Sample]) -> None:
+    def ask(self, samples: Sequence[usage.Sample]) -> None:
         """Ask these ranks, if it is time to."""
         now = time.monotonic()
         if self._asked or now < self._due:
@@ -89,9 +89,7 @@ class Inquiry:
         return answer is not None or is_late
 
     def _note_silent(self, launch: str, rank: int) -> None:
-        """It does not wait in a collective: there its thread could answer."""
-        told = asked.Testimony("", (), flight.Record((), {}), time.time_ns(), 0.0)
-        self._silent.setdefault(launch, {})[rank] = told
+        self._silent.setdefault(launch, {})[rank] = asked.silent(time.time_ns())
 
     def _conclude(self) -> None:
         if self._suspects is not None:
@@ -119,10 +117,10 @@ class Inquiry:
             select.select(self.fds, [], [], max(0.0, self._until - time.monotonic()))
             self.read()
 
-    def shown(self, samples: Sequence[sample.Sample]) -> list[sample.Sample]:
+    def shown(self, samples: Sequence[usage.Sample]) -> list[usage.Sample]:
         """The samples, with the shares of time in which they wait, and are waited for."""
 
-        def share_of(one: sample.Sample) -> dict[str, Any]:
+        def share_of(one: usage.Sample) -> dict[str, Any]:
             verdict = self.verdicts.get(one.launch)
             share = verdict.shares.get(one.rank) if verdict else None
             return share._asdict() if share else {}
@@ -136,8 +134,10 @@ class Inquiry:
     def _found(self, launch: str, verdict: culprits.Verdict) -> Iterator[notes.Note]:
         if wrong := verdict.mismatch:
             yield notes.Note(wrong.rank, "mismatch", wrong.words)
-        for one in verdict.culprits:
-            if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects:
-                clocks = f" (clocks within {1e3 * verdict.uncertain_s:.1f} ms)"
-                words = one.words + (clocks if verdict.uncertain_s else "")
-                yield notes.Note(one.rank, "waited for", words)
+        named = [
+            one for one in verdict.culprits
+            if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects
+        ]  # fmt: skip
+        clocks = f" (clocks within {1e3 * verdict.uncertain_s:.1f} ms)"
+        for rank, words in culprits.waited_for(named):
+            yield notes.Note(rank, "waited for", words + clocks * (verdict.uncertain_s > 0))

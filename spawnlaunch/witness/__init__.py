@@ -5,18 +5,37 @@ WITNESS has the number of this very process. So it is a worker, and nothing that
 started, nor any other program. Nothing begins before torch is imported; then a thread waits at the
 abstract socket `address` for questions (answering.py), which no other user can ask. So the script
 needs no wrapper, and its environment no package beyond this one.
+
+In task mode there is no launcher that tells of a failure: there the worker names itself before its
+traceback.
 """
 
+import io
 import os
 import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object  # typing would take each worker longer than all that is imported here
 
 WITNESS = "SPAWNLAUNCH_WITNESS"  # the pid of the worker
-STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
+STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads
+STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory for a file of each worker's
+TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above the worker
+PIECE_BYTES = 4096  # that no other process's writes to a pipe get in between: PIPE_BUF of pipe(7)
 
 
 def address(pid: int, start: int) -> str:
     """Where the process listens that has this number, and began so many ticks after boot."""
     return f"\0spawnlaunch-witness-{pid}-{start}"
+
+
+def stack_file(directory: str, pid: int) -> str:
+    """Where the stacks of a worker go, and of what it forks."""
+    return os.path.join(directory, f"stacks-{pid}")
 
 
 def begin() -> None:
@@ -28,9 +47,9 @@ def begin() -> None:
     if not _is_worker():
         return
     if (number := os.environ.get(STACK_SIGNAL, "")).isdecimal():
-        import faulthandler
-
-        faulthandler.register(int(number), file=2, all_threads=True)
+        _tell_stacks_on(int(number))
+    if TASK in os.environ and getattr(sys.excepthook, "__module__", "") != __name__:
+        _name_failures()
     if "torch" in sys.modules:
         _answer()
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -39,6 +58,72 @@ def begin() -> None:
 
 def _is_worker() -> bool:
     return os.environ.get(WITNESS) == str(os.getpid())
+
+
+def _tell_stacks_on(signum: int) -> None:
+    """Have faulthandler write the stacks of all threads to a file of this process on a signal."""
+    import faulthandler
+
+    path = stack_file(os.environ.get(STACK_FILES, ""), os.getpid())
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    except OSError:  # the launch is over
+        return
+    faulthandler.register(signum, file=fd, all_threads=True)
+
+
+def _name_failures() -> None:
+    """Before the traceback of what nobody has caught comes a line: which rank, where and when.
+
+    The tracebacks of several tasks come together in one output, where their lines stay whole.
+    """
+    show = sys.excepthook
+
+    def name_and_show(*error: Any) -> None:
+        stream = sys.stderr
+        if stream is None or not _is_worker():  # but a fork of it
+            show(*error)
+        elif stream.isatty():  # which may have it in colours
+            stream.write(_who(error[0]))
+            show(*error)
+        else:
+            sys.stderr = text = io.StringIO()
+            try:
+                show(*error)
+            finally:
+                sys.stderr = stream
+                for piece in _pieces(_who(error[0]) + text.getvalue()):
+                    stream.write(piece)
+                stream.flush()
+
+    sys.excepthook = name_and_show
+
+
+def _who(kind: type[BaseException]) -> str:
+    """Which rank fails, and, where a module is missing, which environment was to have it."""
+    now = time.time()
+    when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}.{int(now % 1 * 1000):03d}"
+    rank, host = os.environ.get("RANK", "?"), os.uname().nodename
+    line = f"spawnlaunch: rank {rank} on {host} (pid {os.getpid()}) failed at {when}\n"
+    if issubclass(kind, ImportError):
+        from spawnlaunch.cli import active
+
+        other = active.other(sys.executable, os.environ, kind.__name__)
+        line += f"spawnlaunch: {other}\n" if other else ""
+    return line
+
+
+def _pieces(text: str) -> list[str]:
+    """Whole lines, as many as one write keeps together."""
+    pieces, size = [""], 0
+    for line in text.splitlines(keepends=True):
+        more = len(line.encode(errors="backslashreplace"))
+        if size and size + more > PIECE_BYTES:
+            pieces.append("")
+            size = 0
+        pieces[-1] += line
+        size += more
+    return pieces
 
 
 class _Finder:

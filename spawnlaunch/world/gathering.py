@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spawnlaunch import records
+from spawnlaunch.base import records
 
 
 class Gathering(records.NamedTuple):

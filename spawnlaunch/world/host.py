@@ -4,7 +4,8 @@ A port that was free when it was looked at can be gone when rank 0 listens on it
 measures. The kernel hands ports of its ephemeral range to any outgoing connection: so none of
 those is taken. And a second launch may look at the same moment: so a launch that has chosen a port
 holds a lock named after it, an abstract Unix socket, until its process ends. Such a socket lives
-in the network namespace, as ports do, and leaves nothing in the file system (unix(7)).
+in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). It listens,
+so that the kernel tells whose it is: nobody else can refuse this user a port by its name.
 
 gloo takes the address of the host's own name. Many distributions map that to 127.0.1.1, and some
 clusters to an interface that is not there: then the ranks of other nodes never arrive. The
@@ -16,14 +17,15 @@ from __future__ import annotations
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
 import errno
 import sys
+from contextlib import suppress
 
-from spawnlaunch import errors, machine, records
+from spawnlaunch.base import errors, machine, records
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
+    from typing import Any
 
 EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"  # ip(7)
 
@@ -33,19 +35,26 @@ MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
 MOST_FOUND = 64  # addresses of a name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
+ASKED = 1024  # times that others may ask whose a name is: nobody accepts these connections
+LISTENS_S = 0.01  # within which whoever has bound a name listens
 
 
 class HeldPort(records.NamedTuple):
     """A port that no other launch on this machine chooses while `lock` is open."""
 
     port: int
-    lock: socket.socket
+    lock: Any  # a socket
 
 
 def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
     """Rank 0 listens here: hold its port, or a free one. Raises UsageError where it is in use."""
-    if resolution.sources["master_addr"].source == "MASTER_ADDR":
-        resolution = _check_address(resolution)
+    world, fact = resolution.world, resolution.sources["master_addr"]
+    if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _find_own(fact.value):
+        said = (
+            f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
+            "something between forwards to it, type --master-addr HOST"
+        )
+        resolution = resolution._replace(warnings=(*resolution.warnings, said))
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
@@ -102,27 +111,36 @@ def _with_free_port(
     return resolution._replace(world=world._replace(master_port=held.port), sources=sources), held
 
 
-def _check_address(resolution: identity.Resolution) -> identity.Resolution:
-    """An inherited MASTER_ADDR of elsewhere was not meant in local mode; else it is said."""
-    world, fact = resolution.world, resolution.sources["master_addr"]
-    if any(each.startswith("127.") or _is_ours(each) for each in addresses(fact.value)):
+def check_address(resolution: identity.Resolution) -> identity.Resolution:
+    """Replace an address of rank 0 at which no rank would find it, where all ranks are here.
+
+    Each of them does so: what several tasks find is the same for all.
+    """
+    fact = resolution.sources["master_addr"]
+    if _find_own(fact.value):
         return resolution
-    if world.mode == identity.LOCAL:
-        why = "is another machine's, and all workers are on this one"
-        fact = identity.Fact(
-            master.LOOPBACK, "local mode", (identity.Rejected(fact.value, fact.source, why),)
-        )
-        said = f"replaced MASTER_ADDR={world.master_addr}, which {why}"
-        resolution = resolution._replace(
-            world=world._replace(master_addr=fact.value),
-            sources={**resolution.sources, "master_addr": fact},
-        )
-    else:
-        said = (
-            f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
-            "something between forwards to it, type --master-addr HOST"
-        )
-    return resolution._replace(warnings=(*resolution.warnings, said))
+    is_known = addresses(fact.value, socket.AF_UNSPEC)
+    why = "is another machine's" if is_known else "has no address here"
+    why += f", and all workers are on this {'one' if is_known else 'machine'}"
+    mark = "=" if fact.source in resolution.environ else " "
+    said = f"replaced {fact.source}{mark}{fact.value}, which {why}"
+    others = [each for each in fact.rejected if each.value != master.LOOPBACK]
+    fact = identity.Fact(
+        master.LOOPBACK,
+        "all ranks are on this machine",
+        (identity.Rejected(fact.value, fact.source, why), *others),
+    )
+    return resolution._replace(
+        world=resolution.world._replace(master_addr=fact.value),
+        sources={**resolution.sources, "master_addr": fact},
+        warnings=(*resolution.warnings, said),
+    )
+
+
+def _find_own(name: str) -> bool:
+    """Whether some address of a name is this machine's."""
+    found = addresses(name, socket.AF_UNSPEC)
+    return any(each.startswith("127.") or _is_ours(each) for each in found)
 
 
 def hold_free_port(seed: int | None = None) -> HeldPort:
@@ -136,10 +154,11 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         low, high = map(int, machine.content(EPHEMERAL).split())
     except OSError:  # it is not known which the kernel gives to outgoing connections
         low, high = 0, -1
-    for port in candidates(low, high, seed):
-        held = hold_port(port)
-        if held is not None:
-            return held
+    for is_polite in (True, False):  # somebody may have bound the names of all ports
+        for port in candidates(low, high, seed):
+            held = hold_port(port, is_polite)
+            if held is not None:
+                return held
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
@@ -157,18 +176,45 @@ def candidates(low: int, high: int, seed: int) -> Iterator[int]:
     yield from master.CHOSEN_PORTS
 
 
-def hold_port(port: int) -> HeldPort | None:
+def claim(name: str, is_polite: bool = False) -> Any | None:
+    """A socket that holds an abstract name (unix(7)) against other processes of this user.
+
+    None: one of them has it; with `is_polite`, or somebody else. Else the name of another user is
+    no claim, as anybody can bind any name: the socket has no name then, as in a sandbox.
+    """
+    lock = None
+    try:
+        lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        lock.bind(name)
+        lock.listen(ASKED)  # so that whoever finds the name taken can ask by whom
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and (is_polite or _is_own(name)):
+            return None
+    return lock or machine.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _is_own(name: str) -> bool:
+    """Whether a process of this user has an abstract name."""
+    for _ in range(2):  # it may have bound the name, and not listen yet
+        with suppress(OSError):
+            connection, _, uid = machine.connect_local(name)
+            connection.close()
+            return bool(uid == machine.geteuid())
+        machine.sleep(LISTENS_S)
+    return False
+
+
+def hold_port(port: int, is_polite: bool = False) -> HeldPort | None:
     """Hold this port against other launches; None where one has it, or somebody listens there.
 
-    Raises OSError where nobody may listen. A sandbox may refuse the lock alone.
+    Raises OSError where nobody may listen. `is_polite`: see `claim`.
     """
-    lock = probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        if sys.platform == "linux":  # the only system with abstract sockets
-            lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            lock.bind(f"\0spawnlaunch-port-{port}")
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+    probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
+    lock = probe
+    if sys.platform == "linux":  # the only system with abstract sockets
+        lock = claim(f"\0spawnlaunch-port-{port}", is_polite)
+        if lock is None:
+            probe.close()
             return None
     try:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT does not matter

@@ -1,26 +1,25 @@
 """The records of who am I: facts, resource managers, what is known at first, and the world.
 
 A fact is a value that knows where it came from, and which candidates it was preferred to. A
-manager answers questions from the environment, each by the variables or functions of its table.
+manager answers questions from the environment, by a method for each.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import errors, reading, records, values
+from spawnlaunch.base import cpuset, errors, reading, records
+from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, TypeAlias
 
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
+    from spawnlaunch.node import hardware
     from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
 Facts: TypeAlias = "dict[str, Fact]"  # by the names of World's fields
-# A reader answers a question from the environment, or says None where the environment does not.
-Reader: TypeAlias = "Callable[[Environ], Fact | None]"
-Answer: TypeAlias = "str | Reader | tuple[str | Reader, ...]"  # a variable's name, a function, some
 
 TASK, NODE, LOCAL = "task", "node", "local"  # modes
 
@@ -45,12 +44,12 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 # TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
 OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGENT_STORE)
 
+# What a launcher, and no user, sets in a worker: the run's unique id, a dot and the rank where the
+# launcher stays above it; and the worker's own pid, which what it starts does not have.
+MARK, WITNESS = "SPAWNLAUNCH_WORKER", "SPAWNLAUNCH_WITNESS"
+
 POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
 ITS_OWN_PID = "its own pid"  # stands in a worker's variable until it has one
-
-# Questions whose variables hold text. Any other variable is read as a number: for a host in one, as
-# of rank_0_host, the table has a function.
-TEXTS = ("job", "own_host", "master_addr")
 
 
 class Rejected(records.NamedTuple):
@@ -115,6 +114,11 @@ def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> F
     )
 
 
+def numbers(names: tuple[str, ...], environ: Environ) -> Fact | None:
+    """The number in the first of these variables that is set; the others are rejected ones."""
+    return first(number(name, environ) for name in names)
+
+
 def text(name: str, environ: Environ) -> Fact | None:
     """The text in a variable; an empty one is no answer."""
     return Fact(said, name) if (said := environ.get(name, "").strip()) else None
@@ -123,69 +127,117 @@ def text(name: str, environ: Environ) -> Fact | None:
 class Manager:
     """A resource manager: how it is recognised, and what it answers.
 
-    `answers` may be to: rank, world_size, local_rank, local_world_size, node_rank, nnodes, hosts
-    (all of them, in node rank's order), node_names (the same, in any order), least_nodes (that will
-    do), rank_0_host, node_0_host, own_host (of this process, as the two call it), job (text that is
-    the same in every process of a launch and in no other launch), master_addr, master_port,
-    reserved_port (for users who name none), nproc, gpus_per_node and cpus_per_node (where all nodes
-    have as many), programs (how many the tasks run), step_devices (of all tasks on this node, their
-    numbers by address), masks (of CPUs, that it gave to the tasks on this node, in their order),
-    longest_grace_s (before it kills a launcher). Each is asked of its variables and functions in
-    their order; what is not there cannot be answered.
+    Each answer is read from the environment of a process that the manager started, directly or
+    not; None: the manager does not export it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        needs: tuple[str, ...],
-        unless: Callable[[Environ], bool] | None = None,
-        silent: Mapping[str, str] | None = None,
-        starter: str = "{command}",
-        has_steps: bool = False,
-        gives_ranks: bool = False,
-        given: Callable[[], Environ | None] | None = None,
-        as_task: Callable[[World, int, Environ], dict[str, object]] | None = None,
-        wider: Callable[..., str] | None = None,
-        **answers: Answer,
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.needs = needs  # variables that must all be set for the manager to be there
-        self.unless = unless  # where it holds, `needs` are set, yet it is not there
-        self.silent = silent or {}  # why it has no answer to a question, for the error's text
-        self.starter = starter  # the line that starts {command} {n} times on each node
-        self.has_steps = has_steps  # of HOSTS: this is a shell in which tasks can be started
-        self.gives_ranks = gives_ranks  # RANK and its like are its own, and left by nobody
-        self.given = given  # what it gave to all ranks, where a parent shows that
-        self.as_task = as_task  # the variables of a launcher's worker as a task of its own has them
-        self.wider = wider  # how to start tasks with more CPUs; see `wider` of managers/slurm
-        self.answers = answers
+    name = "no manager"
+    kind = HOSTS
+    needs: tuple[str, ...] = ()  # variables that must all be set for the manager to be there
+    why_no_nnodes = why_no_rank_0_host = why_no_node_0_host = ""  # the beginning of an error
+    has_steps = False  # of HOSTS: this is a shell in which tasks can be started
+    gives_ranks = False  # RANK and its like are its own, and left by nobody
+    knows_host = False  # of rank 0 for certain, where it knows one
+    has_task_variables = False  # see `as_task`
 
     def is_present(self, environ: Environ) -> bool:
         """Whether this manager started the process that has this environment."""
-        return all(map(environ.get, self.needs)) and not (self.unless and self.unless(environ))
+        return all(map(environ.get, self.needs))
 
     def why_silent(self, question: str) -> str:
         """The beginning of an error about a question that has no answer."""
         default = f"{self.name} exports no {question.replace('_', ' ')} here"
-        return self.silent.get(question, default)
+        return (question == "nnodes" and self.why_no_nnodes) or default
 
-    def answer(self, question: str, environ: Environ) -> Fact | None:
-        """The first answer in the table's order, or None where the manager exports none."""
-        asked = self.answers.get(question, ())
-        found: list[Fact | None] = []
-        for each in asked if isinstance(asked, tuple) else (asked,):
-            if not isinstance(each, str):
-                if not any(found):  # a rule is asked for only where no variable has answered
-                    found.append(each(environ))
-            elif question in TEXTS:
-                found.append(text(each, environ))
-            elif question == "master_port":
-                found.append(number(each, environ, values.MAX_PORT))
-            else:
-                found.append(number(each, environ))
-        return first(found)
+    def rank(self, environ: Environ) -> Fact | None:
+        """The rank of this task."""
+
+    def world_size(self, environ: Environ) -> Fact | None:
+        """The number of tasks."""
+
+    def local_rank(self, environ: Environ) -> Fact | None:
+        """The number of this task among those on its node."""
+
+    def local_world_size(self, environ: Environ) -> Fact | None:
+        """The number of tasks on this node."""
+
+    def node_rank(self, environ: Environ) -> Fact | None:
+        """The number of this node."""
+
+    def nnodes(self, environ: Environ) -> Fact | None:
+        """The number of nodes."""
+
+    def least_nodes(self, environ: Environ) -> Fact | None:
+        """The number of nodes that is enough to begin."""
+
+    def nproc(self, environ: Environ) -> Fact | None:
+        """The number of workers that each launcher is to start, or a word of --nproc."""
+
+    def hosts(self, environ: Environ) -> Fact | None:
+        """All hosts, in the order of their node ranks."""
+
+    def node_names(self, environ: Environ) -> Fact | None:
+        """All hosts, in any order."""
+
+    def own_host(self, environ: Environ) -> Fact | None:
+        """The name of this host, as `rank_0_host` and `node_0_host` have it."""
+
+    def rank_0_host(self, environ: Environ) -> Fact | None:
+        """The host of rank 0."""
+
+    def node_0_host(self, environ: Environ) -> Fact | None:
+        """The host of node rank 0."""
+
+    def master_addr(self, environ: Environ) -> Fact | None:
+        """The address at which ranks meet, where the manager chooses it."""
+
+    def master_port(self, environ: Environ) -> Fact | None:
+        """The port at which ranks meet, where the manager chooses it."""
+
+    def reserved_port(self, environ: Environ) -> Fact | None:
+        """A port that the manager keeps free, for users who name none."""
+
+    def job(self, environ: Environ) -> Fact | None:
+        """Text that is the same in every process of a launch and in no other launch."""
+
+    def step_devices(self, environ: Environ) -> Fact | None:
+        """The devices of all tasks on this node: their numbers by PCI address."""
+
+    def masks(self, environ: Environ) -> Fact | None:
+        """The CPUs that the manager gave to each task on this node, in their order."""
+
+    def default_grace_s(self, environ: Environ) -> Fact | None:
+        """The seconds that a launcher gives its workers to end where the user has named none."""
+
+    def wider(
+        self,
+        node: hardware.Node,
+        environ: Environ,
+        tasks: int,
+        near: cpuset.CpuSet,
+        is_free: bool,
+    ) -> str | None:
+        """How to start with more CPUs than are allowed; None where it binds no tasks.
+
+        "" where it has not set this mask. `tasks` are on this node; `near` are the CPUs of which
+        none is allowed, empty where there are too few; `is_free`: the control group has CPUs beyond
+        the mask.
+        """
+
+    def as_task(self, world: World, i: int, environ: Environ) -> dict[str, object]:
+        """The variables that worker `i` of a launcher would have as a task of its own."""
+        raise NotImplementedError(f"{self.name}: has_task_variables is False")
+
+    def launchers_line(self, environ: Environ, command: str) -> str:
+        """The line that starts one launcher on each node."""
+        return self.tasks_line(environ, command, 1)
+
+    def tasks_line(self, environ: Environ, command: str, n: int) -> str:
+        """The line that starts one task per rank, `n` on each node."""
+        return command
+
+
+NO_MANAGER = Manager()
 
 
 class Capacity(records.NamedTuple):
@@ -195,6 +247,10 @@ class Capacity(records.NamedTuple):
     cpus: int  # that are allowed
     devices_by: str = ""  # the variables that show no other device, as CUDA_VISIBLE_DEVICES
     vendor: str = ""  # of the devices; "": none is there, or it is not known
+    why: str = ""  # why a worker sees none, though a driver is there
+    unset: tuple[str, ...] = ()  # the variables without which it would see some
+    meant: str = ""  # what to export in place of a variable that is no list of devices
+    are_counted: bool = True  # False: there may be devices that nobody can count
 
 
 class Evidence(records.NamedTuple):
@@ -206,9 +262,10 @@ class Evidence(records.NamedTuple):
     capacity: Capacity
     manager: Manager | None  # the one that counts: the innermost, if any
 
-    def ask(self, question: str) -> Fact | None:
-        """The manager's answer, if there is a manager and it has one."""
-        return self.manager.answer(question, self.environ) if self.manager else None
+    @property
+    def any_manager(self) -> Manager:
+        """The manager that counts; where there is none, one that answers nothing."""
+        return self.manager or NO_MANAGER
 
     def typed(self, flag: str, value: object) -> Fact | None:
         """What a flag says, by the name that it was given by; None where it was not given."""
@@ -252,17 +309,25 @@ class Resolution(records.NamedTuple):
     sources: Facts
     warnings: tuple[str, ...]  # about the job: said once, by rank 0, and found for it only
     managers: tuple[Manager, ...]  # the innermost first
-    environ: Environ  # with what was missing of Slurm's variables, which workers do not get
+    environ: Environ
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes; the world is told then
     around: tuple[Manager, ...] = ()  # also those of whose variables some are missing
 
-    def ask_around(self, question: str) -> Fact | None:
-        """The answer of the innermost manager around us that has one.
+    # The answers of the innermost manager around us that has one, not of the one alone that started
+    # us: masks, devices and limits of time hold for this process whoever has started it.
 
-        Not of the one alone that started us (`Evidence.ask`): masks, devices and limits of time
-        hold for this process whoever has started it.
-        """
-        found = (manager.answer(question, self.environ) for manager in self.around)
+    def step_devices(self) -> Fact | None:
+        """The devices of all tasks on this node: their numbers by PCI address."""
+        found = (manager.step_devices(self.environ) for manager in self.around)
+        return next(filter(None, found), None)
+
+    def masks(self) -> Fact | None:
+        """The CPUs that a manager gave to each task on this node, in their order."""
+        return next(filter(None, (manager.masks(self.environ) for manager in self.around)), None)
+
+    def default_grace_s(self) -> Fact | None:
+        """The seconds that a launcher gives its workers to end where the user has named none."""
+        found = (manager.default_grace_s(self.environ) for manager in self.around)
         return next(filter(None, found), None)

@@ -7,8 +7,7 @@ as in a batch script that exports them for all its tasks.
 One launcher for all ranks keeps them where no rank variable beside them contradicts. Several cannot
 ask each other, and must decide alike. A batch script's RANK=$SLURM_PROCID is right in rank 0 and in
 no other rank, so nothing that names a rank, a node or a size counts there: an address is judged by
-itself, and a port is kept. Where a task's parent shows what srun gave to all tasks, what was set
-below it is one task's own, and is not taken.
+itself, and a port is kept.
 
 A platform exports RANK, WORLD_SIZE and the two in each of its pods, and there RANK is the pod's. A
 script, a notebook or a shell in which somebody tried something has all four too, and then no other
@@ -17,21 +16,18 @@ pod ever comes.
 
 from __future__ import annotations
 
-from spawnlaunch import records, values
+from spawnlaunch.base import records
+from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
 
 FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
 LEFT = "left by an outer launcher: what stands beside it contradicts"
-BELOW = (
-    "which was set below srun, where each task may set another; for all of them type "
-    "export {name}={value} before srun, or {flag} {value}"
-)
 
 
 class Inherited(records.NamedTuple):
@@ -40,7 +36,6 @@ class Inherited(records.NamedTuple):
     kept: Mapping[str, identity.Fact] = {}  # by variable
     stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
     rejected: Mapping[str, str] = {}  # why the master's other variables are not taken
-    own: tuple[str, ...] = ()  # those of them that this task may have and no other
 
 
 def read_inherited(
@@ -49,45 +44,26 @@ def read_inherited(
     """What is taken, and what is not.
 
     `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority.
-    Of what several launchers inherit only that counts which is equal in all of them: what the
-    manager gave to all, the sizes, and the host where it is certain.
+    Of what several launchers inherit only that counts which is equal in all of them: the sizes, and
+    the host where it is certain.
     """
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
         return Inherited()
-    stale, common = _find_stale(environ, facts, mode), _given_to_all(it)
-    if stale if mode == identity.LOCAL else common.get(identity.RUN_ID):
+    stale = _find_stale(environ, facts, mode)
+    if stale if mode == identity.LOCAL else environ.get(identity.RUN_ID):
         return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
-    addr, rejected = identity.text("MASTER_ADDR", common), {}
-    port = identity.number("MASTER_PORT", common, values.MAX_PORT)
+    addr, rejected = identity.text("MASTER_ADDR", environ), {}
+    port = identity.number("MASTER_PORT", environ, values.MAX_PORT)
     if addr is not None and mode != identity.LOCAL:
-        certain = host if manager and manager.given else None
+        certain = host if manager and manager.knows_host else None
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
             addr = None
-    own = _set_below(environ, common)
     found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
     kept = {name: fact for name, fact in found.items() if fact is not None}
-    return Inherited(kept, stale, rejected | own, tuple(own))
-
-
-def _given_to_all(it: identity.Evidence) -> identity.Environ:
-    """The environment that the manager has given to all ranks, where a parent shows that."""
-    given = it.manager.given if it.manager else None
-    seen = given() if given and any(map(it.environ.get, identity.MASTER)) else None
-    return it.environ if seen is None else seen
-
-
-def _set_below(environ: identity.Environ, common: identity.Environ) -> dict[str, str]:
-    """Why what was set below the manager is not taken, by variable."""
-    found = {}
-    for name, question in identity.MASTER.items():
-        value = environ.get(name)
-        if value and value != common.get(name):
-            flag = f"--{question.replace('_', '-')}"
-            found[name] = BELOW.format(name=name, value=value, flag=flag)
-    return found
+    return Inherited(kept, stale, rejected)
 
 
 def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> tuple[str, ...]:
@@ -127,7 +103,8 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.1.1"), is_loopback("localhost"), is_loopback("node127")
     (True, True, False)
     """
-    return host in ("localhost", "::1") or host.startswith(("127.", "localhost."))
+    name = host.strip("[]")
+    return name in ("localhost", "::1") or name.startswith(("127.", "localhost."))
 
 
 def _names(addr: str, host: str) -> bool:
@@ -155,13 +132,9 @@ def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ
     return result
 
 
-def find_warnings(
-    facts: identity.Facts, it: Inherited, environ: identity.Environ
-) -> tuple[list[str], tuple[str, ...]]:
-    """The warnings about what all launchers have, and about what this task may have alone."""
-    stale = list(it.stale)
-    of_all: list[str] = []
-    own: list[str] = []
+def find_warnings(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> list[str]:
+    """The warnings about what is replaced."""
+    stale, found = list(it.stale), []
     for name, why in it.rejected.items():
         fact = facts[identity.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
@@ -169,15 +142,14 @@ def find_warnings(
         if why == LEFT:
             stale.append(f"{name}={environ[name]}")
         else:
-            said = own if name in it.own else of_all
-            said.append(f"replaced {name}={environ[name]}, {why}")
+            found.append(f"replaced {name}={environ[name]}, {why}")
     if stale:
-        said_of_all = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
+        line = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
         mode = facts["mode"].value
         if identity.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == identity.LOCAL:
-            said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
-        of_all.insert(0, said_of_all)
-    return of_all, tuple(own)
+            line += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
+        found.insert(0, line)
+    return found
 
 
 def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:

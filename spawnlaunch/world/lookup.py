@@ -10,7 +10,7 @@ import _socket as socket
 import json
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.node import proc
 
 TYPE_CHECKING = False

@@ -6,11 +6,11 @@ evidence is here the authority: the one whose word counts for that.
 
 from __future__ import annotations
 
-from spawnlaunch import errors, reading
+from spawnlaunch.base import errors, reading
+from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
 LOOPBACK = "127.0.0.1"
-HOST_QUESTION = {identity.TASK: "rank_0_host", identity.NODE: "node_0_host"}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 
@@ -29,11 +29,13 @@ def find_host(mode: str, it: identity.Evidence, facts: identity.Facts) -> identi
     """The host of rank 0, as far as it is known without a flag."""
     if mode == identity.LOCAL:
         return identity.Fact(LOOPBACK, "local mode")
-    hosts = it.ask("hosts")
+    manager = it.any_manager
+    by_manager = manager.rank_0_host if mode == identity.TASK else manager.node_0_host
+    hosts = manager.hosts(it.environ)
     alone = facts["world_size"].value == facts["local_world_size"].value
     return identity.first(
         [
-            it.ask(HOST_QUESTION[mode]),
+            by_manager(it.environ),
             identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
             identity.Fact(it.hostname, "this host: all ranks are on it") if alone else None,
         ]
@@ -55,12 +57,14 @@ def choose_address(
     if host is not None and suffix and mode != identity.LOCAL:
         derived = identity.Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
     by_flags = _typed_addresses(mode, it, facts)
-    fact = identity.first([*by_flags, it.ask("master_addr"), kept, derived])
+    fact = identity.first([*by_flags, it.any_manager.master_addr(it.environ), kept, derived])
     if fact is None:
         why = _why_no_host(mode, it)
         raise errors.UsageError(f"{why}; type --master-addr HOST, the same everywhere")
+    if fact.source in it.environ:
+        fact = _host_alone(fact, mode)
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
-        mine = it.ask("own_host")
+        mine = it.any_manager.own_host(it.environ)
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
             raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
@@ -69,13 +73,28 @@ def choose_address(
     return fact
 
 
+def _host_alone(fact: identity.Fact, mode: str) -> identity.Fact:
+    """What a variable says, as a flag reads it. Raises UsageError where that is no host.
+
+    Of several addresses none is taken where all ranks are here: see host.check_address.
+    """
+    if mode == identity.LOCAL and len(fact.value.split()) > 1:
+        return fact
+    try:
+        return fact._replace(value=values.master(fact.value))
+    except ValueError as error:
+        raise errors.UsageError(f"{fact.source}: {error}") from None
+
+
 def _why_no_host(mode: str, it: identity.Evidence) -> str:
     left, why = it.environ.get("MASTER_ADDR", "").strip(), "several addresses, this machine's own"
     other = f", and MASTER_ADDR={left} is {why}, or another launcher's" if left else ""
     if it.manager is None:
         return f"nothing here names the host of node rank 0{other}"
     default = f"{it.manager.name} does not export the host of rank 0"
-    return it.manager.silent.get(HOST_QUESTION[mode], default) + other
+    manager = it.manager
+    known = manager.why_no_rank_0_host if mode == identity.TASK else manager.why_no_node_0_host
+    return (known or default) + other
 
 
 def _typed_addresses(
@@ -118,7 +137,13 @@ def choose_port(
     derived = identity.Fact(FREE, "local mode") if mode == identity.LOCAL else None
     if derived is None and job:
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-    known = [by_flag, it.ask("master_port"), kept, it.ask("reserved_port"), derived]
+    known = [
+        by_flag,
+        it.any_manager.master_port(it.environ),
+        kept,
+        it.any_manager.reserved_port(it.environ),
+        derived,
+    ]
     fact = identity.first(known) or _static_port(mode, it)
     is_told = mode == identity.NODE and not request.no_gang and fact.source == "--master-port"
     if fact.value == FREE and mode != identity.LOCAL and not is_told:

@@ -7,7 +7,7 @@ node rank 0's launcher where node ranks are known, else the one that has the end
 
 from __future__ import annotations
 
-from spawnlaunch import errors
+from spawnlaunch.base import errors
 from spawnlaunch.world import host, identity, master, ranks
 from spawnlaunch.world.gathering import Gathering
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
 
 PORTS_TRIED = 8
 RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
@@ -38,7 +38,9 @@ def find(
     is_told = address.source == "--master-addr" or is_static
     known = ranks.known_node_rank(it)
     node_rank = -1 if known is None else known.value
-    least = it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.ask("least_nodes")
+    least = it.typed(
+        "--nnodes", request.nnodes and request.nnodes.least
+    ) or it.any_manager.least_nodes(it.environ)
     return_s = _return_s(request, starter)
     return Gathering(
         host=address.value,
@@ -126,13 +128,13 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
 
 def _own_name(it: identity.Evidence) -> str:
     """This node, as the manager's list of nodes has it."""
-    name = it.ask("own_host")
+    name = it.any_manager.own_host(it.environ)
     return _short([name.value if name else it.hostname])[0]
 
 
 def _expected(it: identity.Evidence) -> tuple[str, ...]:
     """The nodes by name, where the manager lists them and all of them are meant."""
-    hosts = it.ask("hosts") or it.ask("node_names")
+    hosts = it.any_manager.hosts(it.environ) or it.any_manager.node_names(it.environ)
     if hosts is None or ranks.is_overruled(it):
         return ()
     return tuple(_short(hosts.value))

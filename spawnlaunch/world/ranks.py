@@ -6,12 +6,13 @@ command to type. Nothing else is looked at.
 
 from __future__ import annotations
 
-from spawnlaunch import errors, values
+from spawnlaunch.base import errors, machine
+from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch import flags
+    from spawnlaunch.cli import flags
 
 
 def choose_mode(it: identity.Evidence) -> identity.Fact:
@@ -32,19 +33,31 @@ def choose_mode(it: identity.Evidence) -> identity.Fact:
     if manager.kind == identity.HOSTS:
         return _mode_among_hosts(it)
     if manager.kind == identity.TASKS:
+        if manager.has_task_variables and not request.is_by_hand and _is_in_a_worker(it.environ):
+            return identity.Fact(identity.LOCAL, "within a worker of another launcher")
         if not request.wants_launcher:
             return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
         _refuse_several_launchers(it, manager)
     return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
 
 
+def _is_in_a_worker(environ: identity.Environ) -> bool:
+    """Whether this launcher is within a worker, which has a task's variables and is none."""
+    pid = environ.get(identity.WITNESS)
+    if pid is None or identity.MARK not in environ:
+        return False
+    from spawnlaunch.node import proc
+
+    return pid in (str(machine.getpid()), *(str(above) for above, _ in proc.above()))
+
+
 def _refuse_several_launchers(it: identity.Evidence, manager: identity.Manager) -> None:
     """Raise UsageError where a launcher was started in each of several tasks on a node."""
     several = several_tasks(it)
     if several is not None:
-        from spawnlaunch.world import advice
+        from spawnlaunch.world import refusals
 
-        advice.refuse_several_launchers(it, manager, several)
+        refusals.refuse_several_launchers(it, manager, several)
 
 
 def _standalone(request: flags.Request) -> identity.Fact:
@@ -79,12 +92,15 @@ def _on_one_node(it: identity.Evidence) -> identity.Fact:
 
 def several_tasks(it: identity.Evidence) -> identity.Fact | None:
     """The tasks on a node, this one or another, where there are several."""
-    here, local_rank = it.ask("local_world_size"), it.ask("local_rank")
+    here, local_rank = (
+        it.any_manager.local_world_size(it.environ),
+        it.any_manager.local_rank(it.environ),
+    )
     if here is not None and here.value > 1:
         return here
     if local_rank is not None and local_rank.value > 0:
         return identity.Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
-    tasks, nodes = it.ask("world_size"), it.ask("nnodes")
+    tasks, nodes = it.any_manager.world_size(it.environ), it.any_manager.nnodes(it.environ)
     if tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
         source = f"{tasks.value} tasks ({tasks.source}) on {nodes.value} nodes ({nodes.source})"
         return identity.Fact(-(-tasks.value // nodes.value), source)
@@ -95,15 +111,15 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
     """Inside a job that gives hosts only: one host is local mode, several need a launcher each."""
     request, manager = it.request, it.manager
     assert manager is not None
-    nnodes, tasks = _nodes_of_the_manager(it), it.ask("world_size")
+    nnodes, tasks = _nodes_of_the_manager(it), it.any_manager.world_size(it.environ)
     if request.is_by_hand:
         return identity.Fact(identity.NODE, "--nnodes and --node-rank")
     has_several = nnodes is not None and nnodes.value > 1
     if manager.has_steps:
         if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
-            from spawnlaunch.world import advice
+            from spawnlaunch.world import refusals
 
-            advice.refuse_idle_shell(it, manager, nnodes, tasks)
+            refusals.refuse_idle_shell(it, manager, nnodes, tasks)
     elif nnodes is None:
         raise errors.UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
@@ -126,39 +142,40 @@ def _ranks_of_this_machine(it: identity.Evidence) -> identity.Facts:
 
 def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
     """One process per rank: everything is the manager's answer, or asked for by a flag."""
-    if it.request.role != "default":
-        _check_role(it.request.role, it.ask("programs"))
     facts = {
-        "rank": _ask("rank", it),
-        "world_size": _ask("world_size", it, it.request.world_size),
-        "local_rank": _ask("local_rank", it),
-        "local_world_size": _ask("local_world_size", it, it.request.local_world_size),
+        "rank": _known("rank", it.any_manager.rank(it.environ), it),
+        "world_size": _known(
+            "world_size", it.any_manager.world_size(it.environ), it, it.request.world_size
+        ),
+        "local_rank": _known("local_rank", it.any_manager.local_rank(it.environ), it),
+        "local_world_size": _known(
+            "local_world_size",
+            it.any_manager.local_world_size(it.environ),
+            it,
+            it.request.local_world_size,
+        ),
     }
     one_node = facts["world_size"].value == facts["local_world_size"].value
-    for question, alone in (("node_rank", 0), ("nnodes", 1)):
+    by_manager = {
+        "node_rank": (it.any_manager.node_rank(it.environ), 0),
+        "nnodes": (it.any_manager.nnodes(it.environ), 1),
+    }
+    for question, (fact, alone) in by_manager.items():
         derived = identity.Fact(alone, "all ranks are on this node") if one_node else None
-        facts[question] = identity.first([it.ask(question), derived]) or identity.UNKNOWN
+        facts[question] = identity.first([fact, derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts
 
 
-def _check_role(role: str, programs: identity.Fact | None) -> None:
-    """Raise UsageError where other tasks may have another role, of which nobody tells this one.
-
-    All tasks of a step have one command line, and so one role, unless the step has several
-    programs. That of `srun --multi-prog` cannot be seen.
-    """
-    if programs is not None and programs.value > 1:
-        raise errors.UsageError(
-            f"--role {role}: this step has several programs ({programs.source}), and no task can "
-            "know how many of the others have this role; leave --role out, or start one launcher "
-            "per node with --nproc N"
-        )
-
-
-def _ask(question: str, it: identity.Evidence, given: int | None = None) -> identity.Fact:
+def _known(
+    question: str,
+    by_manager: identity.Fact | None,
+    it: identity.Evidence,
+    given: int | None = None,
+) -> identity.Fact:
+    """The answer to a question that task mode cannot do without. Raises UsageError."""
     flag = f"--{question.replace('_', '-')}"
-    by_flag, by_manager = it.typed(flag, given), it.ask(question)
+    by_flag = it.typed(flag, given)
     _check_same(by_flag, by_manager)
     fact = identity.first([by_flag, by_manager])
     if fact is None:
@@ -214,9 +231,12 @@ def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
             f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
     if nnodes.value > 1 and isinstance(request.nproc, str) and request.no_gang:
-        from spawnlaunch.world import advice
-
-        advice.refuse_uneven(it, nproc, nnodes)
+        raise errors.UsageError(
+            f"--nproc {request.nproc} is {nproc.value} on this node, and with --no-gang no "
+            f"launcher hears what each of the {nnodes.value} nodes has, so the ranks of all might "
+            f"not fit together; if each has {nproc.value}, type --nproc={nproc.value}; else leave "
+            "--no-gang out"
+        )
     rank = identity.Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
     if node_rank.value is not None and node_rank.value >= nnodes.value:
         node_rank = identity.Fact(None, "a spare, which has none")
@@ -260,7 +280,9 @@ def _of_a_launcher(
 
 def _count_workers(it: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    asked = identity.first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
+    asked = identity.first(
+        [it.typed("--nproc", it.request.nproc), it.any_manager.nproc(it.environ)]
+    )
     fact = asked or identity.Fact(1, "one worker: --nproc is not given")
     devices, devices_by = it.capacity.devices, it.capacity.devices_by
     if isinstance(fact.value, str):
@@ -268,9 +290,10 @@ def _count_workers(it: identity.Evidence) -> identity.Fact:
     if 0 < devices < fact.value and not it.request.oversubscribe:
         by = f" ({devices_by})" if devices_by else ""
         said, flag = _nproc_as_typed(fact)
+        first = f"export {it.capacity.meant}, or " if it.capacity.meant else ""
         raise errors.UsageError(
-            f"{said}, but {devices} visible devices{by}; type {flag} {devices}, "
-            f"or --oversubscribe for several ranks on one device, or {flag} cpu"
+            f"{said}, but {devices} visible device{'s' * (devices > 1)}{by}; type {first}{flag} "
+            f"{devices}, or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
 
@@ -279,13 +302,24 @@ def _count_by_word(fact: identity.Fact, capacity: identity.Capacity) -> identity
     """--nproc auto, gpu or cpu, or the kind of one vendor's devices."""
     word, devices, vendor = fact.value, capacity.devices, capacity.vendor
     is_other = word in values.KINDS and vendor != values.KINDS[word]
-    if is_other or (word == "gpu" and devices == 0):
-        others = f" (what is visible is of {vendor})" if vendor else ""
+    may_be_cpus = word == "cpu" or (word == "auto" and capacity.are_counted)
+    if is_other or (devices == 0 and not may_be_cpus):
         said, flag = _nproc_as_typed(fact)
+        kind = "GPU" if word == "auto" else word.upper()
+        reason, cure = f": {capacity.why}" if capacity.why else "", f"{flag} N"
+        if is_other and vendor:
+            reason = f" (what is {'visible' if devices else 'here'} is of {vendor})"
+        elif capacity.meant:
+            reason, cure = f": {capacity.why.partition('; type ')[0]}", f"export {capacity.meant}"
+        elif capacity.unset:
+            cure = f"unset {' '.join(capacity.unset)}"
         raise errors.UsageError(
-            f"{said}: no {word.upper()} is visible here{others}; type {flag} N, or {flag} cpu"
+            f"{said}: no {kind} is visible here{reason}; type {cure}, or {flag} cpu"
         )
     count = capacity.cpus if word == "cpu" else devices or capacity.cpus
+    if not count:
+        said, flag = _nproc_as_typed(fact)
+        raise errors.UsageError(f"{said}: no CPU is visible here; type {flag} N")
     return fact._replace(value=count, source=f"{fact.source} {word}")
 
 
@@ -297,10 +331,14 @@ def _nproc_as_typed(fact: identity.Fact) -> tuple[str, str]:
 
 
 def _nodes_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
-    hosts = it.ask("hosts")
+    hosts = it.any_manager.hosts(it.environ)
     by_list = identity.Fact(len(hosts.value), hosts.source) if hosts else None
-    by_tasks = it.ask("world_size") if it.manager and it.manager.kind == identity.TASKS else None
-    return identity.first([it.ask("nnodes"), by_list, by_tasks])
+    by_tasks = (
+        it.any_manager.world_size(it.environ)
+        if it.manager and it.manager.kind == identity.TASKS
+        else None
+    )
+    return identity.first([it.any_manager.nnodes(it.environ), by_list, by_tasks])
 
 
 def _count_nodes(it: identity.Evidence) -> identity.Fact:
@@ -342,13 +380,17 @@ def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
 
 def _node_rank_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
     """The number of this node: where there is one launcher on each, their ranks are as good."""
-    by_rank = it.ask("rank") if it.manager and it.manager.kind == identity.TASKS else None
-    return identity.first([it.ask("node_rank"), by_rank])
+    by_rank = (
+        it.any_manager.rank(it.environ)
+        if it.manager and it.manager.kind == identity.TASKS
+        else None
+    )
+    return identity.first([it.any_manager.node_rank(it.environ), by_rank])
 
 
 def _position(it: identity.Evidence) -> identity.Fact | None:
     """This host's place in a list of hosts, with or without the domain."""
-    hosts = it.ask("hosts")
+    hosts = it.any_manager.hosts(it.environ)
     if hosts is None:
         return None
     short = [name.partition(".")[0] for name in hosts.value]
@@ -356,6 +398,21 @@ def _position(it: identity.Evidence) -> identity.Fact | None:
     if short.count(mine) != 1:
         return None
     return identity.Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
+
+
+def not_listed(it: identity.Evidence) -> tuple[str, ...]:
+    """A line where a list of hosts does not name this one, which then waits for all of them."""
+    hosts = it.any_manager.hosts(it.environ)
+    if hosts is None or it.request.is_by_hand or known_node_rank(it) is not None:
+        return ()
+    if any(name[:1].isdigit() or ":" in name for name in hosts.value):  # one may be this host's
+        return ()
+    assert it.manager is not None
+    return (
+        f"{it.manager.name} lists {len(hosts.value)} hosts ({hosts.source}), and none has this "
+        f"one's name, {it.hostname}: this launcher waits for one on each of the others; for this "
+        "machine alone type --standalone",
+    )
 
 
 def is_overruled(it: identity.Evidence) -> bool:

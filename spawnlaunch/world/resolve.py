@@ -11,7 +11,8 @@ looks for a port and an interface of this machine.
 
 from __future__ import annotations
 
-from spawnlaunch import errors, flags, machine
+from spawnlaunch.base import errors, machine
+from spawnlaunch.cli import flags
 from spawnlaunch.world import identity, managers, master, ranks
 
 TYPE_CHECKING = False
@@ -32,9 +33,13 @@ def resolve_world(
 
     Raises UsageError on a contradiction, or where something is known to the user only.
     """
-    warnings: list[str] = []
     if "SLURM_" in " ".join(environ):
-        environ, warnings = _of_slurm(request, environ)
+        from spawnlaunch.world.managers import slurm
+
+        if missing := slurm.missing(request, environ):
+            from spawnlaunch.world import refusals
+
+            refusals.refuse_lost(request, missing)
     around = managers.around(environ)
     found = [manager for manager in around if manager.is_present(environ)]
     taken_for_left = ""
@@ -46,11 +51,11 @@ def resolve_world(
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
     resolution = _derive(it)
     # Why they are taken for left says more than that they are replaced.
-    warnings += [taken_for_left] if taken_for_left else resolution.warnings
+    warnings = [taken_for_left] if taken_for_left else [*resolution.warnings]
     if found and (resolution.world.rank == 0 or request.explain):  # who says them
         from spawnlaunch.world.warnings import find_warnings
 
-        warnings += find_warnings(it, resolution.world, found)
+        warnings += find_warnings(it, resolution.world)
     return resolution._replace(
         warnings=tuple(warnings), managers=tuple(found), around=tuple(around)
     )
@@ -64,7 +69,7 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
     # Whose word counts for where rank 0 listens: nobody's, or the manager's.
     is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
     authority = it._replace(manager=None) if is_its_own else it
-    job = authority.ask("job")
+    job = authority.any_manager.job(authority.environ)
     host = master.find_host(mode.value, authority, facts)
     left: inherited.Inherited | None = None
     kept: Mapping[str, identity.Fact] = {}
@@ -88,10 +93,12 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
     node_warnings: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        warnings, node_warnings = inherited.find_warnings(facts, left, environ)
+        warnings = inherited.find_warnings(facts, left, environ)
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
     if it.manager and it.manager.gives_ranks:
         node_warnings += inherited.taken_for_a_pods(world, environ)
+    if it.manager and it.manager.kind == identity.HOSTS and mode.value == identity.NODE:
+        node_warnings += ranks.not_listed(it)
     return identity.Resolution(
         world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
     )
@@ -120,31 +127,17 @@ def _gather(
     return meeting.told_later(facts, gathering), gathering
 
 
-def _of_slurm(
-    request: flags.Request, environ: identity.Environ
-) -> tuple[identity.Environ, list[str]]:
-    """The environment with what may be missing of Slurm's variables, and a line about that."""
-    from spawnlaunch.world.managers import slurm
-
-    if not slurm.may_lack(environ):
-        return environ, []
-    from spawnlaunch.world.managers.slurm import lost
-
-    return lost.restored(request, environ)
-
-
 def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> identity.Fact:
     """The same in all launchers of a run; so where nothing names it, it has no name of its own."""
     if it.request.rdzv_id is not None:
         return identity.Fact(it.request.rdzv_id, "--rdzv-id")
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
-    # A pid is given anew, and is 1 in every container: files of earlier runs may be there.
-    name = f"local-{machine.getpid()}-{machine.urandom(4).hex()}"
-    job = it.ask("job") or identity.Fact(name, "pid of the launcher, and chance")
+    name = machine.name_now()
+    job = it.any_manager.job(it.environ) or identity.Fact(name, "time of the start, and chance")
     if it.manager is None or it.manager.kind != identity.TASKS:
         return job
-    tasks, rank = it.ask("world_size"), it.ask("rank")
+    tasks, rank = it.any_manager.world_size(it.environ), it.any_manager.rank(it.environ)
     if tasks is None or tasks.value == 1 or rank is None:
         return job
     # Each of several tasks is a job of its own.
@@ -165,10 +158,15 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
         for pid, name in proc.above():
             if name in managers.STARTERS:
-                from spawnlaunch.world import advice
+                from spawnlaunch.world import refusals
 
-                advice.refuse_task_without_variables(request, pid, name)
+                refusals.refuse_task_without_variables(request, pid, name)
                 return
+
+
+def _is_told(address: identity.Fact, environ: identity.Environ) -> bool:
+    """Whether somebody has named the address of rank 0, or a part of its name."""
+    return identity.is_named(address, environ) or address.source.endswith("--master-suffix")
 
 
 def prepare_host(
@@ -179,6 +177,10 @@ def prepare_host(
     Raises UsageError where the port is in use.
     """
     me = resolution.world
+    if not me.has_several_nodes and _is_told(resolution.sources["master_addr"], resolution.environ):
+        from spawnlaunch.world import host
+
+        resolution = host.check_address(resolution)
     if me.rank != 0 and not me.has_several_nodes:
         return resolution, None
     from spawnlaunch.world import host

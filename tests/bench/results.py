@@ -3,21 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spawnlaunch import cpuset
-from spawnlaunch.bench import arms, record, results
+from spawnlaunch.base import cpuset
+from spawnlaunch.bench import arms, results, samples_file
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.bench.effort import Effort
-from spawnlaunch.bench.record import Taken
 from spawnlaunch.bench.results import Arm, BoundRank, Measured, Result
-from spawnlaunch.bench.stats import ERROR
+from spawnlaunch.bench.samples_file import Taken
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.report import device_name
+from spawnlaunch.binding.placement import device_name
+from spawnlaunch.cli.values import Policy
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
-from spawnlaunch.values import Policy
 from tests.bench.synthetic import rounds
 
 
@@ -33,7 +32,6 @@ def _about() -> dict[str, Any]:
         "warm_up": 1,
         "seconds": 0.3,
         "device": "CPU",
-        "resumed": [],
     }
 
 
@@ -68,25 +66,21 @@ def on(
                 "pictures": drawn,
             }
         ],
-        against=arms.UNPINNED,
+        against=arms.AUTO if arms.AUTO in kept else arms.UNPINNED,
         arms=[Arm(name, asked[name].typed(its), _ranks(node, its)) for name, its in kept.items()],
         left_out={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
-        measured=[
-            _measured(name, worth, ranks, list(kept), ERROR / len(ratios))
-            for name, worth in ratios.items()
-        ],
+        measured=[_measured(name, worth, ranks, list(kept)) for name, worth in ratios.items()],
     )
 
 
 def write(result: Result, path: str) -> None:
     """The file of a bench with this result."""
-    file = record.Recorder(path)
-    file.write(record.BENCH, results.head(result))
+    file = samples_file.Recorder(path)
+    file.write(samples_file.BENCH, results.head(result))
     for measured in result.measured:
         for each in measured.taken:
             file.take(each)
-        file.write(record.ENDED, results.end_of(measured))
 
 
 def _ranks(node: Node, bindings: Sequence[Binding]) -> tuple[BoundRank, ...]:
@@ -105,14 +99,12 @@ def _ranks(node: Node, bindings: Sequence[Binding]) -> tuple[BoundRank, ...]:
     )
 
 
-def _measured(
-    name: str, worth: Mapping[str, float], ranks: int, names: list[str], error: float
-) -> Measured:
+def _measured(name: str, worth: Mapping[str, float], ranks: int, names: list[str]) -> Measured:
     workload = NAMES[name]
     samples = {
         arm: _samples(worth.get(arm, 1.0), ranks, workload, i) for i, arm in enumerate(names)
     }
-    return Measured(workload, tuple(names), taken(name, {"": samples}), error)
+    return Measured(workload, tuple(names), taken(name, {"": samples}))
 
 
 def taken(workload: str, series: dict[str, dict[str, list[list[float | None]]]]) -> list[Taken]:

@@ -1,4 +1,4 @@
-"""What a sample cost, when it is taken again, and which cause a verdict fits."""
+"""What a sample cost, and what disturbed it."""
 
 import os
 import threading
@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import errors
-from spawnlaunch.bench import effort, matrix, results, sample, scaling, table, why, workloads
+from spawnlaunch.base import errors
+from spawnlaunch.bench import bench_page, effort, forked_sample, results, scaling, workloads
 from spawnlaunch.bench.effort import Effort, Watch
-from spawnlaunch.bench.record import Recorder, Taken, as_line, lines, taken_of
 from spawnlaunch.bench.results import Measured, Result
+from spawnlaunch.bench.samples_file import Recorder, Taken, lines, taken_of
 from spawnlaunch.binding.apply import Binding
-from tests import machines
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
 from tests.bench.test_sample import apart
@@ -35,7 +34,6 @@ def test_this_process_is_watched_while_it_computes():
         sum(range(300_000))
         watch.stop()
     found = watch.effort
-    assert found is not None
     assert min(found.ran_s or 0, found.took_s) > 0
     assert 0 <= found.waited < 1
     assert found.local_pages in (None, 1.0) or 0 <= found.local_pages <= 1
@@ -66,9 +64,8 @@ def strayed(moves: bool) -> str:
         other.join()
         return {"": 1.0}
 
-    taken = sample.of_workload(binding, measure, lambda: False, frozenset({first, last}))
+    taken = forked_sample.of_workload(binding, measure, lambda: False, frozenset({first, last}))
     assert taken.error == ""
-    assert taken.effort is not None
     return taken.effort.strayed
 
 
@@ -120,60 +117,26 @@ def laptop(**costs: Effort) -> Result:
     return found._replace(measured=[measured._replace(taken=taken)])
 
 
-@pytest.mark.parametrize(
-    ("packed", "auto", "said"),
-    [
-        (SLEPT, {}, "ranks of packed waited 50% of the time for a CPU, of auto 0%"),
-        ({"local_pages": 0.25}, {"local_pages": 1.0}, "75% of the memory of packed was remote, of"),
-        ({"mhz": 1800.0}, {"mhz": 2400.0}, "CPUs of packed ran at 1800 MHz, of auto at 2400"),
-        ({"migrations": 30}, {"migrations": 0}, "packed had 100 migrations a second, auto 0"),
-        ({"strayed": "9"}, {}, "a thread of packed was moved to CPUs 9"),
-        ({}, SLEPT, why.NONE),  # the better arm waited
-        ({}, {}, why.NONE),
-    ],
-)
-def test_the_line_under_a_verdict_names_the_cause_it_fits_or_none(packed, auto, said: str):
-    costs = {"packed": QUIET._replace(**packed), "auto": QUIET._replace(**auto)}
-    page = "\n".join(table.page(laptop(**costs)))
-    assert f"  why packed is worse than auto: {said}" in page
-    assert "why auto is" not in page  # it is equal
-
-
-def test_what_samples_cost_each_rank_can_be_asked_for():
-    costs = WAITED._replace(migrations=3, local_pages=0.5)
-    page = list(table.page(laptop(packed=costs), with_costs=True))
-    lines = [line.split() for line in page]
-    assert ["packed", "1", "50%", "50%", "10.0"] in lines
-    assert not any("switched away/s" in line for line in table.page(laptop()))
-
-
-def test_disturbed_samples_are_told_and_only_those_that_count_are_in_the_table():
-    found = laptop()
+def test_a_thread_out_of_its_binding_and_disturbed_samples_are_named_on_the_page():
+    found = laptop(packed=QUIET._replace(strayed="9"))
     measured = found.measured[0]
-    first = measured.taken[0]
-    bad = first._replace(values=({"": 9e9},) * 2, mark="was disturbed", counts=False)
     *others, last = measured.taken
-    more = measured._replace(taken=[bad, *others, last._replace(mark="m")])
-    assert more.series == measured.series
-    page = "\n".join(table.page(found._replace(measured=[more])))
-    assert "1 sample was disturbed," in page
-    assert "  1 sample m, and count: this machine is busy" in page
+    more = measured._replace(taken=[*others, last._replace(mark="waited")])
+    page = "\n".join(bench_page.page(found._replace(measured=[more])))
+    assert "packed: a library moved a thread to CPUs 9, out of its binding" in page
+    assert f"1 sample waited (of {len(measured.taken)})" in page
 
 
 def test_every_sample_survives_its_file_and_a_torn_line_is_left_out(tmp_path: Path):
     path = str(tmp_path / "a.jsonl")
     cell = Taken("compute", 3, "auto", ({"": 1.5}, {}), (WAITED, None), mark="m", at_s=2.0)
     file = Recorder(path)
-    other = cell._replace(counts=False, error="no")
+    other = cell._replace(error="no")
     for each in (cell, other):
         file.take(each)
     with open(path, "a") as torn:
         torn.write('{"sample": {"wor')
     assert [taken_of(said) for _, said in lines(path)] == [cell, other]
-    again = Recorder(path, resumed=True)
-    again.take(cell)
-    assert len(list(lines(path))) == 3
-    assert "counts" not in as_line(cell)
 
 
 def test_a_file_that_cannot_be_written_is_refused():
@@ -189,12 +152,13 @@ def test_a_round_that_was_cut_short_does_not_count():
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_a_bench_that_was_interrupted_early_has_a_page(count: int):
     found = laptop()
+    found.about["ended_by"] = "SIGTERM"
     measured = found.measured[0]
-    few = measured._replace(taken=measured.taken[:count], is_ended=False)
-    page = "\n".join(table.page(found._replace(measured=[few])))
-    assert f"  {count // 3} round" in page
-    assert ", and then it was interrupted" in page
-    assert "advice" in page
+    few = measured._replace(taken=measured.taken[:count])
+    page = "\n".join(bench_page.page(found._replace(measured=[few])))
+    assert f"compute: {count // 3} round" in page
+    assert "ended early by SIGTERM" in page
+    assert page.startswith("not decided")
 
 
 @pytest.mark.full
@@ -221,29 +185,12 @@ def test_messages_grow_to_a_gibibyte_where_a_device_has_eight_times_that():
     assert all(f"{name} " in said for name in device.LARGE)
 
 
-def test_the_matrix_has_a_row_for_each_device_and_a_column_for_each_numa_node():
-    node = node_of(machines.LUMI)
-    own = Binding(0, 0, frozenset({48}), frozenset({3}), 1, "local", "")
-    each = list(matrix.bindings(node, own))
-    assert [b.memory_nodes for b in each] == [frozenset({i}) for i in range(4)]
-    assert frozenset.union(*(b.cpus for b in each)) == node.cpus_allowed
-    found = laptop()
-    found.about["matrix"] = {"a: gpu 0": {"0": (25.0, 24.0), "1": (12.0, 11.0)}, "a: gpu 1": {}}
-    page = "\n".join(table.page(found))
-    assert "a: gpu 0        25.0 / 24.0  12.0 / 11.0" in page
-    found.about["matrix"] = {}
-    assert f"--matrix left out: {workloads.NO_DEVICE}" in list(table.page(found))
-
-
 def test_the_adapter_next_to_each_device_and_the_load_are_told():
     found = laptop()
     found.nodes[0].update(load=9.0, nics={"gpu 0 0000:c1:00.0": "mlx5_0"})
-    page = "\n".join(table.page(found))
+    page = "\n".join(bench_page.page(found))
     assert "gpu 0 0000:c1:00.0: next to mlx5_0" in page
-    assert "node0 is busy: load 9.0" in page
-    found.nodes.append({**found.nodes[0], "host": "node1", "load": 12.0})
-    page = "\n".join(table.page(found))
-    assert "sample, and 1 of the others" in page
+    assert "load of node0 before the first sample: 9.0" in page
 
 
 @pytest.mark.parametrize(("worth", "is_possible"), [(0.9, True), (1.01, True), (20.0, False)])

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.bench import rank_group, results, stats
+from spawnlaunch.bench import rank_group, results, rounds
+from spawnlaunch.bench.forked_sample import FailedError
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
-from spawnlaunch.bench.sample import FailedError
 from tests.bench.real import BENCH, ONE_RANK, TWO_RANKS, counted, placed
 from tests.support.late import Late
 from tests.support.launching import clean_environ, run, start
@@ -47,7 +47,7 @@ def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_pa
     assert "auto failed: command on rank 0:" in done.stdout
     (measured,) = results.read(str(file)).measured
     assert (measured.there, measured.rounds) == (["unpinned", "control"], 2)
-    assert "command was not measured" in done.stdout
+    assert done.stdout.startswith("nothing to compare: auto failed")
 
 
 @pytest.mark.full
@@ -155,32 +155,18 @@ def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
     words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "40s", "--seconds", "0.5")
     done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
     (measured,) = results.read(str(tmp_path / "found.json")).measured
-    assert 1 <= measured.rounds < stats.LOOKS[-1]
-    assert measured.error == pytest.approx(stats.error_of_look(measured.rounds, True))
-    assert "are needed to tell; type --rounds" in done.stdout or measured.rounds >= 6
+    assert 1 <= measured.rounds <= rounds.MOST_ROUNDS
+    assert done.returncode == 0
 
 
 @pytest.mark.full
-def test_an_interrupted_bench_ends_with_what_it_knows_and_can_be_resumed(tmp_path: Path):
+def test_an_interrupted_bench_ends_with_what_it_knows_and_says_by_what(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     words = ("--budget", "1h", "--seconds", "0.05", "--json", file)
     with start(*ONE_RANK, *words, "--workloads", "jitter", stderr=subprocess.PIPE) as process:
         until(lambda: counted(file) >= 4, "two rounds")
         process.send_signal(signal.SIGTERM)
         said, error = process.communicate(timeout=PATIENCE_S)
-    assert ", and then it was interrupted" in said
-    assert f"type python -m spawnlaunch.bench --resume {file}" in error
-    assert "advice for jitter:" in said
-    before = counted(file)
-    resumed = run(*BENCH, "--resume", file, "--rounds", before // 2 + 2)
-    assert resumed.returncode == 0, resumed.stderr
-    assert counted(file) > before
-    assert "gone on with on " in run(*BENCH, "--show", file).stdout
-
-
-@pytest.mark.full
-def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
-    words = ("--rounds", "1", "--warm-up", "0", "--", "true")
-    done = run(*ONE_RANK, *words, environ=clean_environ(TMPDIR=str(tmp_path)))
-    assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.glob("*.jsonl"))
+    assert "Traceback" not in error
+    assert "ended early by SIGTERM: these are the samples so far" in said
+    assert "ended early by" not in run(*BENCH, "--show", file).stdout

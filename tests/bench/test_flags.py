@@ -1,13 +1,9 @@
 """What the command line of the bench takes and refuses."""
 
-import sys
-
 import pytest
 
-from spawnlaunch.bench import stats, workloads
-from spawnlaunch.bench.flags import parse
-from spawnlaunch.errors import UsageError
-from tests.support.launching import run
+from spawnlaunch.base.errors import UsageError
+from spawnlaunch.bench.bench_request import parse
 
 
 def test_a_command_takes_the_place_of_the_workloads():
@@ -16,8 +12,10 @@ def test_a_command_takes_the_place_of_the_workloads():
     assert (options.rounds, options.workloads) == (9, ())
 
 
-def test_the_first_arm_is_what_the_others_are_compared_with():
-    assert parse(["--arms", "auto,packed"], {}).against == "auto"
+def test_the_default_or_else_the_first_arm_is_what_the_others_are_compared_with():
+    assert parse(["--arms", "packed,auto"], {}).against == "auto"
+    assert parse(["--arms", "unpinned,packed"], {}).against == "unpinned"
+    assert [arm.name for arm in parse([], {}).arms] == ["auto", "unpinned"]
     assert parse(["--arms", "auto,packed", "--against", "packed"], {}).against == "packed"
 
 
@@ -37,14 +35,7 @@ def test_flags_alone_are_picked_for_all_workloads_or_some():
     assert (parse(["--pick"], {}).pick, parse(["--pick"], {}).chosen) == (True, ())
     options = parse(["--pick", "train,loader"], {})
     assert (options.pick, options.chosen) == (True, ("train", "loader"))
-    assert not parse(["--for", "train"], {}).pick
-
-
-def test_the_help_says_what_the_rule_is():
-    done = run(sys.executable, "-m", "spawnlaunch.bench", "--help")
-    said = " ".join(done.stdout.split())
-    assert f"equal within {stats.DELTA:.0%}; at most {stats.LOOKS[-1]}" in said
-    assert all(f"{name} {weight}" in said for name, weight in workloads.WEIGHTS.items())
+    assert parse(["--workloads", "triad,train"], {}).workloads == ("train", "triad")
 
 
 @pytest.mark.parametrize(
@@ -60,15 +51,13 @@ def test_the_help_says_what_the_rule_is():
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes behind a --"),
-        ("--least 5m", "--least: '5m' is no share; type one as 5%"),
         ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
-        ("--for train -- sh", "--for and --pick choose among bundled workloads"),
-        ("--for train --workloads triad", "train is advised for but not measured"),
+        ("--pick train -- sh", "--pick chooses among bundled workloads"),
+        ("--pick train --workloads triad", "train is advised for but not measured"),
         ("--launcher torchrun", "--launcher starts a command of yours; type the command behind"),
         ("--launcher torchrun -- sh", "starts a number of workers; type it, as in --nproc 2"),
         ("--nproc 2 --launcher torchrun --arms auto -- sh", "--launcher compares launchers"),
         ("--launcher mpirun", "'mpirun' is no launcher; there are torchrun, spawnlaunch"),
-        ("--pick --csv -", "--csv - prints to stdout, and so does --pick; name a file for --csv"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words: str, said: str):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -20,8 +19,7 @@ from tests.bench.real import (
     needs_two_cpus,
 )
 from tests.cluster.slurm import Slurm
-from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run
-from tests.support.patience import PATIENCE_S
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run
 
 METRIC = ("--metric", "speed", "--", sys.executable, WORKERS / "metric.py")
 
@@ -36,7 +34,7 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     assert its.verdict == stats.WORSE
     assert 0.4 < its.ratio < 0.65
     assert its.high < 1
-    assert "leave the flags" in said
+    assert said.startswith("keep the default: packed is ")
 
 
 def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
@@ -47,10 +45,8 @@ def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
 
 
 def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
-    file, picture = tmp_path / "found.json", tmp_path / "found.png"
-    words = ("--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT, "--plot", picture)
-    found, said = bench(file, *words)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    words = ("--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT)
+    found, said = bench(tmp_path / "found.json", *words)
     ran = [measured.workload.name for measured in found.measured]
     expected = ["compute", "triad", "allreduce", "loader", "train", "jitter"]
     assert [name for name in ran if name != "copies"] == expected
@@ -58,8 +54,6 @@ def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
     for measured in found.measured:
         for samples in measured.series.values():
             ((first, second),) = samples["auto"]
-            assert first is not None
-            assert second is not None
             assert min(first, second) > 0
     assert found.about["seed"] == 5
     assert "--seed 5" in found.about["command"]
@@ -77,16 +71,18 @@ def test_workloads_that_are_not_measured_by_default_run_where_they_are_named(tmp
         assert list(ran[name])[:4] == ["4 B", "4 KiB", "256 KiB", "4 MiB"]
 
 
-def test_a_command_is_measured_by_a_number_that_it_prints_until_all_is_decided(tmp_path: Path):
-    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--budget", "1h")
+def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
+    picture = tmp_path / "found.png"
+    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "8", "--plot", picture)
     found, said = bench(tmp_path / "found.json", *arms, *METRIC)
-    rounds, cpus = stats.LOOKS[0], len(os.sched_getaffinity(0))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    rounds, cpus = 8, len(os.sched_getaffinity(0))
     assert found.measured[0].series[""] == {
         "auto": [[10.0 * len(range(0, cpus, 2)), None]] * rounds,
         "unpinned": [[10.0 * cpus, None]] * rounds,
     }
     assert compared(found, "unpinned", "auto").verdict == stats.BETTER
-    assert "up to 1 h 0 min" in said
+    assert said.startswith("use --bind none: unpinned is 100 % faster in command")
     last = json.loads((tmp_path / "found.json").read_text().splitlines()[-1])["found"]
     assert last["advice"]["flags"] == "--bind none"
 
@@ -137,7 +133,6 @@ def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
     done = run(*TWO_RANKS, *words, "--", sys.executable, script)
     assert done.returncode == 0, done.stderr
     assert "spawnlaunch  python -m spawnlaunch --nproc 2" in done.stdout
-    assert "launchers were compared" in done.stdout
     (measured,) = results.read(str(file)).measured
     assert measured.series[""] == {key: [[231.0]] for key in ("torchrun", "spawnlaunch")}
 
@@ -180,20 +175,6 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     for measured in found.measured:
         for samples in measured.series.values():
             assert [len(ranks) for rounds in samples.values() for ranks in rounds] == [4] * 3
-
-
-def test_a_batch_script_launches_with_what_was_picked(slurm: Slurm, tmp_path: Path):
-    arms = ("--pick", "--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "7")
-    picked = shlex.join(map(str, ("srun", "-n2", *BENCH, *arms, *METRIC)))
-    launch = f"srun -n2 {sys.executable} -m spawnlaunch --explain $flags {REPORTER}"
-    script = tmp_path / "job.sh"
-    script.write_text(f"#!/bin/sh\nflags=$({picked}) || exit\necho picked $flags\n{launch}\n")
-    job = slurm.sbatch(
-        script, "-N1", "-n2", "--overcommit", env=clean_environ(), timeout=PATIENCE_S
-    )
-    assert job.state == "COMPLETED", job.output
-    assert "picked --bind none\n" in job.output
-    assert job.output.count("not pinned") == 2  # each of the ranks that were launched with it
 
 
 @pytest.mark.parametrize(

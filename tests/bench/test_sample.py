@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch import cpuset
-from spawnlaunch.bench import sample
+from spawnlaunch.base import cpuset
+from spawnlaunch.bench import forked_sample
 from spawnlaunch.binding.apply import Binding
 from tests.support.matrix import mostly_full
 from tests.support.processes import state, until
@@ -22,13 +22,13 @@ MUCH = {str(i): 1.0 for i in range(5000)}  # more than a pipe holds
 UNBOUND = Binding(0, None, cpuset.EMPTY, frozenset(), 1, "unknown", "")
 
 
-def apart(take: Callable[..., sample.Sample], *words: object) -> sample.Sample:
+def apart(take: Callable[..., forked_sample.Sample], *words: object) -> forked_sample.Sample:
     """By a process without the threads of other tests' torch, as a rank of the bench is."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(take, *words).result()
 
 
-def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
+def taken(left: Path, own_session: bool, signum: int) -> forked_sample.Sample:
     """A sample that leaves a process with the other end of the pipe, as a DataLoader does."""
 
     def measure(_: object) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
             os.kill(os.getpid(), signum)
         return MUCH
 
-    return sample.of_workload(UNBOUND, measure, lambda: False)
+    return forked_sample.of_workload(UNBOUND, measure, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool,
     until(lambda: state(pid) in ("", "Z"), "it has ended")
 
 
-def stopped(left: Path) -> sample.Sample:
+def stopped(left: Path) -> forked_sample.Sample:
     """A command, as a launcher is, that is ended while what it has started has a session."""
     child = f"import os, time; os.setsid(); open({str(left)!r}, 'w').write(str(os.getpid())); "
     command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r} + "
@@ -71,11 +71,11 @@ def stopped(left: Path) -> sample.Sample:
     def is_over() -> bool:
         return left.exists() and bool(left.read_text())
 
-    return sample.of_command(words, UNBOUND, os.environ, None, is_over)
+    return forked_sample.of_command(words, UNBOUND, os.environ, None, is_over)
 
 
 def test_what_a_launcher_has_started_ends_with_the_budget(tmp_path: Path):
     left = tmp_path / "left"
     found = apart(stopped, left)
-    assert found.error == sample.STOPPED
+    assert found.error == forked_sample.STOPPED
     until(lambda: state(int(left.read_text())) in ("", "Z"), "it has ended")

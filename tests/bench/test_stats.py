@@ -4,31 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spawnlaunch.bench import stats
-from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE, unpaired
+from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE
 from tests.bench.synthetic import paired, rounds
-from tests.support.late import Late
 
-reference = Late("scipy.stats")
-RUNS = 200
 ENOUGH = 40
 
 
 def test_equal_arms_of_a_quiet_machine_are_equal_and_those_of_a_noisy_one_undecided():
     assert paired(*rounds(1.0, 0, noise=0.003, count=60), True).verdict == EQUAL
-    noisy = paired(*rounds(1.0, 0, noise=0.1, count=60), True)
-    assert noisy.verdict == UNDECIDED
-    assert noisy.seen > stats.DELTA
-
-
-@pytest.mark.parametrize("ratio", [2.0, 1.2, 0.9, 0.5])
-def test_a_difference_is_found_and_its_size_lies_in_the_interval(ratio: float):
-    found = [paired(*rounds(ratio, seed, noise=0.01, count=40), True) for seed in range(20)]
-    assert {one.verdict for one in found} == {BETTER if ratio > 1 else WORSE}
-    assert sum(one.low <= ratio <= one.high for one in found) >= 17
+    assert paired(*rounds(1.0, 0, noise=0.1, count=60), True).verdict == UNDECIDED
 
 
 def test_a_machine_that_drifts_does_not_hide_a_difference_because_rounds_are_paired():
@@ -61,10 +47,9 @@ def test_before_so_many_rounds_stragglers_may_have_been_missed():
     small, large = rounds(1.1, 0, 0.001, count=20), rounds(1.5, 0, 0.001, count=20)
     assert (paired(*small, True).verdict, paired(*large, True).verdict) == (UNDECIDED, BETTER)
     assert paired(*small, True).low > 1
-    few = rounds(1.0, 0, 0.001, count=stats.EQUAL_ROUNDS - 1)
+    few = rounds(1.0, 0, 0.001, count=stats.ENOUGH_ROUNDS - 1)
     assert paired(*few, True).verdict == UNDECIDED
-    assert (1 - stats.RARE) ** stats.SMALL_ROUNDS < stats.MISSED
-    assert (1 - stats.RARE) ** stats.EQUAL_ROUNDS < 1 / 140
+    assert 0.92**stats.ENOUGH_ROUNDS < stats.MISSED
 
 
 @pytest.mark.parametrize("steps", [0.1, 0.03])
@@ -78,25 +63,21 @@ def test_arms_are_not_equal_by_a_clock_that_cannot_tell_them_apart(steps: float)
 def test_too_few_rounds_tell_nothing_however_clear_they_look():
     enough = stats.fewest_rounds(stats.ERROR)
     few = paired(*rounds(3.0, 0, noise=0.001, drift=0, count=enough - 1), True)
-    assert (few.verdict, few.low, few.high, few.seen) == (UNDECIDED, 0, math.inf, math.inf)
+    assert (few.verdict, few.low, few.high) == (UNDECIDED, 0, math.inf)
     assert paired(*rounds(9.0, 0, noise=0.001, drift=0, count=enough + 1), True).verdict == BETTER
 
 
-@given(
-    st.integers(1, 30).flatmap(
-        lambda n: st.tuples(*[st.lists(st.floats(1e-3, 1e3), min_size=n, max_size=n)] * 2)
-    ),
-    st.floats(1e-6, 0.5),
-)
-def test_as_many_rounds_as_are_advised_have_an_interval(
-    rounds: tuple[list[float], list[float]], level: float
-):
-    one, other = map(np.array, rounds)
-    enough = stats.enough_rounds([(one, other)], level)
-    assert enough >= stats.LOOKS[0]
-    times = enough // len(one)
-    found = stats.compared((np.tile(one, times), np.tile(other, times)), level)
-    assert (found.rounds, found.low > 0, found.high < math.inf) == (enough, True, True)
+def test_more_rounds_are_advised_where_the_noise_is_larger_and_never_fewer_than_enough():
+    quiet, noisy = (paired(*rounds(1.0, 0, noise=n, count=40), True) for n in (0.003, 0.1))
+    assert stats.rounds_to_decide(quiet) == stats.ENOUGH_ROUNDS
+    assert stats.rounds_to_decide(noisy) > stats.ENOUGH_ROUNDS
+
+
+def test_the_interval_of_a_mean_holds_it_and_needs_rounds():
+    values = np.random.default_rng(0).normal(1, 0.02, 40)
+    mean, width = stats.mean_and_width(values)
+    assert mean - width < 1 < mean + width
+    assert stats.mean_and_width(values[:3])[1] == math.inf
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -128,42 +109,16 @@ def test_the_level_of_a_table_is_shared_out_by_holms_steps():
     assert stats.holm([0.014, 0.001, 0.03], 0.03) == [half, third, 0.03]
 
 
-def test_the_looks_together_have_the_error_and_the_last_one_has_what_is_left():
-    assert sum(stats.error_of_look(n, False) for n in stats.LOOKS) == pytest.approx(stats.ERROR)
-    for n in (5, 20, 30, 80):
-        before = sum(stats.error_of_look(look, False) for look in stats.LOOKS if look < n)
-        assert stats.error_of_look(n, True) + before == pytest.approx(stats.ERROR)
-
-
 def test_identical_samples_say_nothing_of_the_clock():
     found = paired([3.0] * 80, [3.0] * 80, True)
     assert (found.low, found.ratio, found.high, found.verdict) == (1.0, 1.0, 1.0, UNDECIDED)
     assert found.resolution == math.inf
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(10))
-def test_the_p_value_of_two_sets_of_runs_is_that_of_the_exact_rank_sum_test(seed: int):
-    rng = np.random.default_rng(seed)
-    new, old = rng.lognormal(0.5, 1, 4 + seed % 4), rng.lognormal(0, 1, 6)
-    expected = reference.mannwhitneyu(new, old, method="exact").pvalue
-    found = unpaired(new.tolist(), old.tolist(), True, 0.05)
-    assert found.p == pytest.approx(expected, rel=1e-9)
-    assert (found.p <= 0.05) == (not found.low <= 1 <= found.high)
-
-
 @pytest.mark.parametrize("bad", [[0.0], [-1.0], [float("nan")], [float("inf")], [], [1.0, 2.0]])
 def test_samples_that_are_no_measurement_are_refused(bad: list[float]):
     with pytest.raises(ValueError, match=r"above 0|2 rounds of one"):
         paired(bad, [1.0], True)
-
-
-def test_runs_are_compared_by_one_number_each_and_one_a_side_tells_nothing():
-    assert stats.fewest_runs(0.05) == 4
-    old, new = [1.0, 1.01, 0.99, 1.02], [1.4, 1.41, 1.39, 1.42]
-    assert unpaired(new, old, True, 0.05).verdict == BETTER
-    assert unpaired(new, old, False, 0.05).verdict == WORSE
-    assert unpaired(new[:1], old[:1], True, 0.05).verdict == UNDECIDED
 
 
 def test_several_series_count_alike_whatever_their_units():

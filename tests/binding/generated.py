@@ -5,8 +5,8 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import Device, Node, Numa
+from spawnlaunch.base.cpuset import CpuSet
+from spawnlaunch.node import Device, Kind, Node, Numa
 
 
 class Situation(NamedTuple):
@@ -35,17 +35,23 @@ def situations(draw: DrawFn) -> Situation:
     node = Node(
         cpus_allowed=allowed,
         cpus_online=online,
-        cpus_cgroup=None,
         cores=tuple(sorted((core & online for core in cores if core & online), key=min)),
         l3=tuple(sorted((group & online for group in l3 if group & online), key=min)),
         packages=(online,),
         numa=numa,
         memory_nodes=frozenset(each.id for each in numa),
         devices=devices,
-        nics=(),
-        warnings=(),
     )
     return Situation(node, tuple(visible))
+
+
+@st.composite
+def hybrids(draw: DrawFn) -> Node:
+    """Any machine with cores of up to three kinds."""
+    node = draw(situations()).node
+    speed = {core: draw(st.integers(0, 2)) for core in node.cores}
+    kinds = (frozenset().union(*(c for c in node.cores if speed[c] == s)) for s in range(3))
+    return node._replace(kinds=tuple(Kind(f"kind {i}", cpus) for i, cpus in enumerate(kinds)))
 
 
 def _cores(draw: DrawFn) -> tuple[list[CpuSet], list[list[CpuSet]]]:
@@ -69,23 +75,14 @@ def _numa(draw: DrawFn, l3: list[CpuSet]) -> tuple[Numa, ...]:
     for group in l3:
         home = draw(st.sampled_from(ids))
         members[home] |= group
+    far = st.sampled_from([12, 20, 32])
+    rows = {id: tuple((to, 10 if to == id else draw(far)) for to in ids) for id in ids}
     return tuple(
-        Numa(id, cpus, 1 << 30, (), "cpu" if cpus else "memory") for id, cpus in members.items()
+        Numa(id, cpus, 1 << 30, rows[id], "cpu" if cpus else "memory")
+        for id, cpus in members.items()
     )
 
 
 def _device(number: int, local: CpuSet | None) -> Device:
-    return Device(
-        number=number,
-        address=f"0000:{number:02x}:00.0",
-        vendor="nvidia",
-        kind="gpu",
-        ordinal=number,
-        numa=None,
-        local_cpus=local,
-        uuid=None,
-        minor=number,
-        partition=None,
-        model="0x0001",
-        usable=None,
-    )
+    address = f"0000:{number:02x}:00.0"
+    return Device(number, address, "nvidia", ordinal=number, local_cpus=local, minor=number)

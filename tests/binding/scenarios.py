@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from spawnlaunch import cpuset
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.base import cpuset
+from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.node import pci
 from tests import machines
 from tests.binding.rules import Expected, Group, Placed, violations
@@ -96,10 +96,12 @@ def broken_rules(
     expected = [Expected(i, near[i]) for start in scenario.starts for i in start.visible]
     cores, are_tasks = cores_of(machine), scenario.starts[0].local_rank is not None
     claims = Counter(near if are_tasks else [rank.near for rank in expected])
+    even = sum(1 for core in cores if core & scenario.allowed) // len(expected)
+    enough = len(cores) if all(claims) else even  # ranks without a CPU of their own share in
     groups = []
     for claim, sharing in claims.items():
         ranks = [number for number, rank in enumerate(expected) if claim and rank.near == claim]
         available = sum(1 for core in cores if core & claim)
         if ranks:
-            groups.append(Group(ranks, available, available // sharing))
+            groups.append(Group(ranks, available, min(available // sharing, enough)))
     return violations(placed, expected, groups, scenario.allowed, cores, warned)

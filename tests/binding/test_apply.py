@@ -9,10 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.check import facts
 from tests.support.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,9 +23,9 @@ needs_two_cpus = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
 SIT = """
 import os, sys
 from spawnlaunch import node
-from spawnlaunch import values
+from spawnlaunch.cli import values
 from spawnlaunch.binding import apply, plan
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.node.visible import Visible
 machine = node.read()
 ranks, rank, mem = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -44,8 +43,8 @@ thread.start(); thread.join()
 code = "import os; print(*sorted(os.sched_getaffinity(0)), sep=',')"
 masks.append(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
 print(*masks)
-from spawnlaunch.check import facts
-print(facts.memory_policy())
+from spawnlaunch.binding import apply
+print(apply.memory_policy())
 print(*{line.split()[1] for line in open("/proc/self/numa_maps")})
 '''])
 """
@@ -101,7 +100,7 @@ def test_a_real_cpuset_is_respected_and_found(small_cpuset: Path) -> None:
 
 
 needs_numa = pytest.mark.skipif(
-    facts.memory_policy() is None or not Path("/proc/self/numa_maps").exists(),
+    apply.memory_policy() is None or not Path("/proc/self/numa_maps").exists(),
     reason="the kernel or the container does not let memory policies be asked for",
 )
 
@@ -125,7 +124,6 @@ def test_no_memory_policy_is_left_alone() -> None:
 # on(nodes, how): the binding of a rank whose memory is to come from these NUMA nodes.
 ON_NODES = """
 from spawnlaunch.binding import apply
-from spawnlaunch.check import facts
 def on(nodes, how):
     return apply.Binding(0, None, frozenset({0}), frozenset(nodes), 1, "local", "", how)
 """
@@ -142,7 +140,7 @@ def in_a_child(code: str) -> str:
 def test_several_nodes_are_preferred_together_where_the_kernel_can() -> None:
     code = (
         f"{ON_NODES}print(apply.place_memory(on({{0, 900}}, 'preferred'))); "
-        "print(facts.memory_policy().mode, *facts.memory_policy().nodes)"
+        "print(apply.memory_policy().mode, *apply.memory_policy().nodes)"
     )
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
     mode = "preferred-many" if release >= (5, 15) else "preferred"  # set_mempolicy(2)
@@ -165,7 +163,7 @@ def test_a_refusal_is_a_line_and_not_an_error() -> None:
 
 def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "uname", lambda: SimpleNamespace(machine="pdp11"))
-    assert facts.memory_policy() is None
+    assert apply.memory_policy() is None
     binding = Binding(0, None, frozenset({0}), frozenset({0}), 1, "local", "")
     assert "Function not implemented" in (apply.place_memory(binding) or "")
 
@@ -184,3 +182,98 @@ def test_cpus_that_are_refused_or_left_out_are_named(cpus: list[int], said: str)
         "print(pin(Binding(0, None, some, frozenset(), 1, 'local', '')))"
     )
     assert in_a_child(code) == said.format(*HERE)
+
+
+needs_filter = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the numbers of refused calls are those of x86-64"
+)
+
+# As kernels before 5.15 answer: they know no policy that prefers several nodes.
+OLD = """
+from tests.support.refusing import refuser
+refuser({("set_mempolicy", 5): 22})()
+"""
+
+
+@needs_numa
+@needs_filter
+@pytest.mark.parametrize(
+    ("nodes", "policy", "said"),
+    [
+        ("{0, 900}", "local", "refused to prefer the memory of NUMA nodes 0,900 (Linux 5.15"),
+        ("{0}", "preferred 0", "None"),
+    ],
+)
+def test_an_old_kernel_is_asked_for_local_memory_and_not_for_that_of_the_first_node(
+    nodes: str, policy: str, said: str
+) -> None:
+    code = (
+        f"{OLD}{ON_NODES}print(apply.place_memory(on({nodes}, 'preferred'))); "
+        "print(apply.memory_policy().mode, *apply.memory_policy().nodes)"
+    )
+    line, found = in_a_child(code).splitlines()
+    assert found == policy
+    assert said in line
+
+
+@needs_numa
+@needs_filter
+def test_a_container_that_refuses_all_policies_is_told_once() -> None:
+    refuse = "from tests.support.refusing import refuser\nrefuser({'set_mempolicy': 1})()\n"
+    for nodes in ("{0}", "{0, 1}"):
+        (line,) = in_a_child(
+            f"{refuse}{ON_NODES}print(apply.place_memory(on({nodes}, 'preferred')))"
+        ).splitlines()
+        assert line == (
+            "the memory policy was refused (Operation not permitted): pages go where they are "
+            "first touched"
+        )
+
+
+# Sets a policy, and plans as a launcher that inherits it, on a machine of two nodes.
+INHERIT = """
+import sys
+from spawnlaunch.cli import parsing as cli
+from spawnlaunch.binding import apply, plan
+from spawnlaunch.node.visible import visible
+from spawnlaunch.world import identity
+from tests.machines.small import TWO_NODES, small
+from tests.machines.tree import node_of
+if mode:
+    assert apply._set(mode, nodes) == 0
+node = node_of(small(4, TWO_NODES))
+request = cli.parse([*flags, "--no-python", "true"], {}, sys.executable)
+world = identity.World("local", 0, 2, 0, 2, 0, 1, "", 0, "")
+told = plan.bind_ranks(
+    request, node, visible(node, {}), identity.Resolution(world, {}, (), (), {})
+)
+print(*{binding.mem_bind for binding in told.bindings})
+print(*(line for line in told.warnings if "memory policy" in line), sep="\\n")
+"""
+INTERLEAVE, LOCAL = "mode, nodes = 3, [0]", "mode, nodes = 4, []"
+BIND, NONE = "mode, nodes = 2, [0]", "mode, nodes = 0, []"
+
+
+@needs_numa
+@pytest.mark.parametrize(
+    ("inherited", "flags", "mem_bind", "said"),
+    [
+        (INTERLEAVE, [], "none", "the memory policy interleave 0 was inherited"),
+        (BIND, [], "none", "the memory policy bind 0 was inherited"),
+        (LOCAL, [], "none", "the memory policy local was inherited"),
+        (INTERLEAVE, ["--mem-bind", "preferred"], "preferred", ""),
+        (INTERLEAVE, ["--mem-bind=bind"], "bind", ""),
+        (INTERLEAVE, ["--mem-bind=none"], "none", ""),
+        (INTERLEAVE, ["--bind", "none"], "preferred", ""),  # which sets nothing
+        (INTERLEAVE, ["--sysfs-root", "/tmp", "--explain"], "preferred", ""),
+        (NONE, [], "preferred", ""),
+    ],
+)
+def test_an_inherited_memory_policy_stays_unless_another_is_typed(
+    inherited: str, flags: list[str], mem_bind: str, said: str
+) -> None:
+    lines = in_a_child(f"{inherited}\nflags = {flags}\n{INHERIT}").splitlines()
+    assert lines[0] == mem_bind
+    assert len(lines[1:]) == bool(said)
+    assert all(line.startswith(said) for line in lines[1:])
+    assert all(line.endswith("type --mem-bind preferred") for line in lines[1:])

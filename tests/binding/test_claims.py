@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spawnlaunch.base.cpuset import EMPTY, CpuSet
 from spawnlaunch.binding import claims
 from spawnlaunch.binding.claims import TaskView, is_own_mask, step_devices
+from spawnlaunch.binding.cores import Core, usable_cores
 from spawnlaunch.binding.plan import locality, memory_beside, plan
-from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch.cli.values import DEFAULT, LIST, NAMES, NONE, Policy
 from spawnlaunch.node import Device, Node, Numa
 from spawnlaunch.node.visible import Visible
-from spawnlaunch.values import LIST, NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
 from tests.support.examples import examples
 from tests.support.slurm_variables import of_slurm
@@ -20,26 +23,44 @@ from tests.support.slurm_variables import of_slurm
 few = examples(30, 100)
 
 
+def usable(node: Node) -> tuple[Core, ...]:
+    return usable_cores(node, DEFAULT, True, [])
+
+
 def near(node: Node, device: int | None) -> CpuSet:
+    """The allowed CPUs next to the device; none where its place is not known."""
     local = None if device is None else node.devices[device].local_cpus
-    return node.cpus_allowed if local is None else local & node.cpus_allowed
+    return EMPTY if local is None else local & node.cpus_allowed
+
+
+def expected(node: Node, devices: Sequence[int | None]) -> list[CpuSet]:
+    """What ranks with these devices claim: their own, or as guests what the others leave."""
+    own = [near(node, device) for device in devices]
+    hosts = EMPTY.union(*own)
+    left = [core & node.cpus_allowed for core in node.cores if core.isdisjoint(hosts)]
+    left = [core for core in left if core]
+    guests = EMPTY.union(*left) if len(left) >= own.count(EMPTY) else node.cpus_allowed
+    return [cpus or guests for cpus in own]
 
 
 @few
 @given(situations(), st.integers(1, 9), st.booleans())
-def test_each_rank_claims_what_is_next_to_its_device(
+def test_each_rank_claims_what_is_next_to_its_device_or_is_a_guest(
     situation: Situation, ranks: int, unknown: bool
 ) -> None:
     node, devices = situation.node, (*situation.visible, *([None] if unknown else []))
-    found = claims.of_node(node, node.cpus_allowed, Visible(devices, "", ()), ranks)
+    found = claims.of_node(node, usable(node), Visible(devices, "", ()), ranks)
     assert [rank.local_rank for rank in found.ranks] == list(range(ranks))
-    for rank in found.ranks:
-        assert rank.device == devices[rank.local_rank % len(devices)]
+    of_ranks = [devices[rank % len(devices)] for rank in range(ranks)]
+    for rank, claimed in zip(found.ranks, expected(node, of_ranks), strict=True):
+        assert rank.device == of_ranks[rank.local_rank]
         assert rank.known == (rank.device is not None)
-        here = near(node, rank.device)
-        assert rank.claim is None if not here else found.cpus[rank.claim] == here  # type: ignore[index]
-    order = sorted((r for r in found.ranks if r.claim is not None), key=lambda r: r.claim)  # type: ignore[arg-type, return-value]
-    assert [rank.claim for rank in order] == list(range(len(found.cpus)))
+        assert found.all[rank.claim].cpus == claimed
+        is_placed = rank.device is not None and node.devices[rank.device].local_cpus is not None
+        assert rank.is_away == (is_placed and not near(node, rank.device))
+        assert not found.all[rank.claim].distances or rank.is_away
+    order = sorted(found.ranks, key=lambda r: r.claim)
+    assert [rank.claim for rank in order] == list(range(len(found.all)))
     last = len(node.devices)
     assert order == sorted(order, key=lambda r: (last if r.device is None else r.device, r[0]))
     number = f"device{'' if len(devices) == 1 else 's'}"
@@ -58,13 +79,13 @@ def test_tasks_that_see_all_make_the_claims_that_a_launcher_makes(
     node, devices = situation
     devices = devices[:size]
     seen = Visible(devices, "", ())
-    together = claims.of_node(node, node.cpus_allowed, seen, size)
+    together = claims.of_node(node, usable(node), seen, size)
     for rank in range(size):
         task = TaskView(rank, step_devices=devices)
-        own = claims.of_task(node, node.cpus_allowed, seen, size, task)
+        own = claims.of_task(node, usable(node), seen, size, task)
         assert own == together._replace(ranks=[together.ranks[rank]])
-        if 1 < len(devices) < size:  # there may be others, which nobody sees
-            other = claims.of_task(node, node.cpus_allowed, seen, size, TaskView(rank))
+        if 1 < len(devices) < size and len(node.devices) < size:  # others may be there, unseen
+            other = claims.of_task(node, usable(node), seen, size, TaskView(rank))
             assert other[:2] == own[:2]
 
 
@@ -78,16 +99,19 @@ def test_a_task_that_sees_its_device_alone_claims_beside_all_of_the_vendor(
     node = node._replace(devices=(*node.devices[:-1], odd))
     for rank, own in enumerate(devices):
         seen, size = Visible((own,), "", ()), len(devices)
-        found = claims.of_task(node, node.cpus_allowed, seen, size, TaskView(rank))
+        found = claims.of_task(node, usable(node), seen, size, TaskView(rank))
         peers = [d.number for d in node.devices if (d == odd) == (own == odd.number)]
         if len(peers) == 1:  # so all tasks are on it
-            assert found.cpus == ([near(node, own)] * size if near(node, own) else [])
-            continue
-        assert found.cpus == [near(node, peer) for peer in peers if near(node, peer)]
-        place = sum(bool(near(node, peer)) for peer in peers if peer < own)
-        assert found.ranks == [(rank, own, True, place if near(node, own) else None)]
-        assert bool(found.warnings) == (len(peers) < size)
-        assert all("no task knows which others" in line for line in found.warnings)
+            peers, place = peers * size, rank
+        else:  # others that are next to other CPUs have those, if the own one is not
+            assert bool(found.warnings) == (len(peers) < size)
+            assert all("no task knows which others" in line for line in found.warnings)
+            unknown = [d.number for d in node.devices if d.local_cpus is None]
+            if own in unknown or near(node, own):
+                peers = [d for d in peers if d in unknown or near(node, d)]
+            place = peers.index(own)
+        assert [claim.cpus for claim in found.all] == expected(node, peers)
+        assert [each[:4] for each in found.ranks] == [(rank, own, True, place)]
 
 
 @few
@@ -97,14 +121,14 @@ def test_a_task_with_a_mask_of_its_own_or_without_a_device_divides_by_rank(
 ) -> None:
     node, devices = situation
     for rank in range(size):
-        alone = claims.of_task(
-            node, node.cpus_allowed, Visible(devices, "", ()), size, TaskView(rank, own_mask=True)
-        )
+        mine = TaskView(rank, own_mask=True)
+        alone = claims.of_task(node, usable(node), Visible(devices, "", ()), size, mine)
         own = devices[rank % len(devices)]
-        here = near(node, own)
-        assert alone == ([here] if here else [], [(rank, own, True, 0 if here else None)], [], 1)
-        none = claims.of_task(node, node.cpus_allowed, Visible((), "", ()), size, TaskView(rank))
-        assert none == ([node.cpus_allowed] * size, [(rank, None, True, rank)], [], size)
+        assert [claim.cpus for claim in alone.all] == [near(node, own) or node.cpus_allowed]
+        assert [each[:4] for each in alone.ranks] == [(rank, own, True, 0)]
+        none = claims.of_task(node, usable(node), Visible((), "", ()), size, TaskView(rank))
+        assert [claim.cpus for claim in none.all] == [node.cpus_allowed] * size
+        assert none[1:] == ([(rank, None, True, rank, False)], [])
 
 
 def mixed() -> Node:
@@ -202,8 +226,7 @@ def test_threads_are_the_part_of_the_cores_that_a_rank_has_for_itself(
         assert own.threads == cores
         for name in NAMES:
             for binding in plan(node, seen, ranks, Policy(name)).bindings:
-                if binding.note.startswith("no allowed CPU"):
-                    assert binding.threads == (max(1, cores // ranks) if name != NONE else 0)
+                assert binding.threads <= max(1, len(binding.cpus) or cores)
     taken = tuple([node.cpus_allowed] * ranks)
     for binding in plan(node, seen, ranks, Policy(LIST, lists=taken, threads=threads)).bindings:
         assert binding.threads == (threads or cores)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
+from spawnlaunch.base.cpuset import EMPTY
+from spawnlaunch.base.errors import UsageError
 from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, bind_ranks, plan
-from spawnlaunch.errors import UsageError
-from spawnlaunch.flags import Program, Request
+from spawnlaunch.cli.flags import Program, Request
+from spawnlaunch.cli.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
-from spawnlaunch.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
 from spawnlaunch.world.identity import Resolution, World
 from spawnlaunch.world.managers import slurm
 from tests import machines
+from tests.machines.small import small
 from tests.machines.tree import Gpu, Machine, node_of
 
 if TYPE_CHECKING:
@@ -95,7 +97,6 @@ CASES = {
         LUMI, {0: "40-47,104-111", 1: "32-39,96-103"}, "core-complex", (7, 6, 5, 4, 3, 2, 1, 0)
     ),
     "an L3 group that two would take": Case(SIX, {0: "1-4", 1: "5"}, "core-complex", ranks=2),
-    "not pinned": Case(LUMI, dict.fromkeys(range(4), ""), "none", ranks=4, threads=16),
     "lists in what is allowed": Case(
         LUMI, {0: "48-49"}, "48-51", ranks=1, change=allowing("48-49"),
         warning="only 48-49 are allowed",
@@ -111,23 +112,9 @@ CASES = {
         MN5._replace(l3=()), {0: "0-19"}, FIRST, warning="no core is reserved"
     ),
     "two threads": Case(LUMI, {0: "48-49,112-113"}, Policy(threads=2), threads=2),
-    "more threads than cores": Case(
-        LUMI, {0: "48-55,112-119"}, Policy(threads=9), threads=8,
-        warning="fewer than 9 cores for each",
-    ),
-    "two ranks on a device": Case(
-        LUMI, {0: "48-51,112-115", 8: "52-55,116-119"}, ranks=16,
-        warning="16 local ranks on 8 devices",
-    ),
-    "some of the devices": Case(DGX, {0: "48-63,176-191", 1: "16-31,144-159"}, devices=(1, 2)),
     "a finer claim within a coarser one": Case(
         FINER, {0: "8-15,72-79", 1: "0-3,64-67", 2: "4-7,68-71"}
     ),
-    "more ranks than cores": Case(
-        LUMI, {0: "0,64", 1: "0,64", 2: "0,64", 3: "1,65", 4: "1,65"}, ranks=5,
-        change=allowing("0-1,64-65") | NO_DEVICES, warning="fewer cores than ranks",
-    ),
-    "no devices": Case(DGX, {0: "0-3,128-131", 1: "4-7,132-135"}, ranks=32, change=NO_DEVICES),
     "packages that are not known": Case(
         DGX, {}, "socket", change={"packages": ()}, warning="not known here"
     ),
@@ -140,19 +127,9 @@ CASES = {
     "a domain without masks": Case(
         DGX, {}, "node", ranks=4, change=allowing("") | NO_DEVICES, warning="no CPU masks"
     ),
-    "a task's own mask": Case(
-        DGX, {0: "16-31"}, ranks=8, task=TaskView(3, own_mask=True),
-        change=allowing("16-31") | NO_DEVICES,
-    ),
-    "a task's own mask beside a device": Case(
-        DGX, {0: "16-31,144-159"}, devices=(3,), ranks=8, task=TaskView(3, own_mask=True)
-    ),
     "tasks that may be on one device": Case(
         DGX, {0: "48-55,176-183"}, devices=(0,), ranks=16, task=TaskView(9),
         warning="on the same device",
-    ),
-    "devices of the step": Case(
-        DGX, {0: "48-63,176-191"}, devices=(0,), ranks=2, task=TaskView(0, step_devices=(0, 2))
     ),
     "devices of the step without the task's": Case(
         DGX, {0: "48-55,176-183"}, devices=(0,), ranks=2, task=TaskView(0, step_devices=(4, 5)),
@@ -204,11 +181,11 @@ def test_lists_that_leave_a_rank_without_cpus_are_an_error(
         planned(lumi._replace(**allowing(allowed)), Case(LUMI, {}, text, ranks=ranks))
 
 
-def test_a_rank_without_local_cpus_shares_and_says_so(lumi: Node) -> None:
+def test_ranks_without_local_cpus_share_in_and_it_is_said(lumi: Node) -> None:
     result = planned(lumi._replace(**allowing("48-63")), Case(LUMI, {}))
-    near, away = result.bindings[0], result.bindings[2]
-    assert [cpuset.format(each.cpus) for each in (near, away)] == ["48-55", "48-63"]
-    assert (away.locality, away.threads) == ("remote", 2)
+    assert sorted(len(each.cpus) for each in result.bindings) == [2] * 8
+    assert EMPTY.union(*(each.cpus for each in result.bindings)) == cpuset.parse("48-63")
+    assert [each.locality for each in result.bindings] == ["local"] * 2 + ["remote"] * 6
     assert "local ranks 2-7: none" in result.warnings[0]
 
 
@@ -216,13 +193,6 @@ def test_ranks_without_devices_have_the_memory_of_the_nodes_that_they_are_spread
     node = node_of(DGX)._replace(devices=())
     bindings = planned(node, Case(DGX, {}, ranks=4)).bindings
     assert [set(b.memory_nodes) for b in bindings] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
-
-
-def test_memory_comes_from_the_nearest_node_where_the_own_one_has_none() -> None:
-    machine = machines.JUWELS_BOOSTER._replace(
-        memory_kib={3: 0}, distances={3: "32 32 12 10 32 32 32 32"}
-    )
-    assert planned(node_of(machine), Case(machine, {})).bindings[0].memory_nodes == {2}
 
 
 def bound(node: Node, request: Request, mode: str = "local", size: int = 2) -> Plan:
@@ -249,6 +219,13 @@ def test_memory_is_asked_for_where_there_is_a_choice(
     node = lumi._replace(memory_nodes=frozenset(nodes_with_memory))
     request = Request(Program("script", "x.py", ()), "python", mem_bind=asked)
     assert {binding.mem_bind for binding in bound(node, request).bindings} == {told}
+
+
+def test_a_rank_beside_several_nodes_tells_what_becomes_of_the_memory_policy() -> None:
+    request = Request(Program("script", "x.py", ()), "python")
+    bindings = bound(node_of(small(6, {0: "0-2", 1: "3-5"})), request, size=3).bindings
+    assert [len(binding.memory_nodes) for binding in bindings] == [1, 2, 1]
+    assert [binding.tells_memory for binding in bindings] == [False, True, False]
 
 
 def test_a_mask_that_cannot_be_widened_is_said(lumi: Node) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.binding.plan import Plan, plan
+from spawnlaunch.cli.values import DEFAULT, FIRST_PER_L3, Policy
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
-from spawnlaunch.values import DEFAULT, FIRST_PER_L3, Policy
 from tests import machines
 from tests.machines.tree import Machine, node_of
 from tests.pages.reading import blocks

@@ -1,7 +1,5 @@
 """Properties of the division of cores, compared with all divisions that there are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -9,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from spawnlaunch.binding.cores import Core, count_cores, divide, share_out, usable_cores
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.values import FIRST_PER_L3, Policy
+from spawnlaunch.base.cpuset import EMPTY, CpuSet
+from spawnlaunch.binding.cores import Claim, Core, count_cores, divide, share_out, usable_cores
+from spawnlaunch.cli.values import FIRST_PER_L3, Policy
 from tests.binding.generated import Situation, situations
 from tests.support.examples import examples
 
@@ -121,7 +119,7 @@ def test_shares_are_alone_where_they_can_be_and_leave_no_core(
     situation: tuple[list[Core], list[CpuSet]],
 ) -> None:
     cores, claims = situation
-    shares = share_out(claims, cores)
+    shares = share_out([*map(Claim, claims)], cores)
     for claim, share in zip(claims, shares, strict=True):
         assert share.cores
         assert all(core.cpus and core.cpus <= claim for core in share.cores)
@@ -141,7 +139,7 @@ def test_no_core_is_with_a_richer_group_that_a_poorer_one_could_have(
     situation: tuple[list[Core], list[CpuSet]],
 ) -> None:
     cores, claims = situation
-    shares = share_out(claims, cores)
+    shares = share_out([*map(Claim, claims)], cores)
     if not all(share.alone for share in shares):
         return
     have = {

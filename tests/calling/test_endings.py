@@ -2,20 +2,17 @@
 
 import functools
 import os
-import pickle
-import random
 import re
 import sys
 import threading
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spawnlaunch import LaunchError, WorkerError, launch
-from spawnlaunch.calling import exceptions
 from tests.calling import functions
 from tests.support.matrix import mostly_full
 from tests.support.ports import free_port
@@ -29,8 +26,8 @@ ENDS = [
     (functions.fails, "killed", f"rank 1 on {HOST} .* died of SIGKILL", 137, "None"),
     (functions.fails, "os._exit", f"rank 1 on {HOST} exited {RETURNED}", 1, "None"),
     (functions.fails, "sys.exit", r"rank 1: sys.exit\(0\) before the function", 1, "SystemExit()"),
-    (functions.fails, "sealed", "rank 1: tests.calling.functions.Sealed: sealed", 1, "Sealed("),
-    (functions.fails, "stubborn", "rank 1: tests.calling.functions.Stubborn: a b", 1, "Stubborn("),
+    (functions.fails, "sealed", "rank 1: tests.calling.functions.Sealed: sealed", 1, "Exception("),
+    (functions.fails, "stubborn", "rank 1: tests.calling.functions.Stubborn: a b", 1, "Exception("),
     (functions.fails, "exec", f"rank 1 on {HOST} exited {RETURNED}", 1, "None"),
     (functions.locked, "", "returned a lock that cannot", 1, "TypeError("),
     (functions.several, "", "an async_generator that cannot", 1, "TypeError("),
@@ -128,70 +125,3 @@ def test_what_is_no_error_arrives_as_itself(error: BaseException, status: int) -
     assert isinstance(cause, WorkerError)
     assert (cause.rank, cause.status) == (0, status)
     assert "in throws" in cause.traceback
-
-
-# Causes
-
-
-def test_a_note_is_no_headline() -> None:
-    error = ValueError("first\nsecond")
-    error.__notes__ = ["a note"]  # type: ignore[attr-defined,unused-ignore]
-    assert exceptions.words(error) == "ValueError: first\nsecond"
-
-
-def generated(rng: random.Random, depth: int = 0) -> BaseException:
-    """An exception of any kind, with what may hang on it."""
-    plain: list[Callable[[], BaseException]] = [
-        lambda: ValueError("bad", rng.random()),
-        lambda: KeyError(rng.random()),
-        lambda: OSError(2, "not there", "/a/file"),
-        lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-        lambda: SystemExit(rng.randint(0, 9)),
-        lambda: functions.Stubborn("one", str(rng.random())),
-        lambda: functions.Sealed(),
-    ]
-    if depth < 3 and exceptions.GROUPS:
-        plain.append(
-            lambda: exceptions.GROUPS("many", [generated(rng, depth + 1) for _ in range(2)])
-        )
-    error = rng.choice(plain)()
-    if rng.random() < 0.3 and hasattr(error, "add_note"):
-        error.add_note(f"note {rng.random()}")
-    if depth < 3 and rng.random() < 0.5:
-        error.__context__ = generated(rng, depth + 1)
-    if depth < 3 and rng.random() < 0.3:
-        error.__cause__ = generated(rng, depth + 1)
-    error.__suppress_context__ = rng.random() < 0.5
-    return error
-
-
-def shape(error: BaseException | None) -> Iterator[object]:
-    """All that a traceback shows of an exception, but for lines of code."""
-    if error is None:
-        yield None
-        return
-    yield type(error), str(error), getattr(error, "__notes__", []), error.__suppress_context__
-    for member in getattr(error, "exceptions", ()):
-        yield from shape(member)
-    yield from shape(error.__cause__)
-    yield from shape(error.__context__ or error.__cause__)
-
-
-def test_an_exception_arrives_with_notes_causes_and_members() -> None:
-    for seed in range(100):
-        error = generated(random.Random(seed))
-        it = pickle.loads(pickle.dumps(exceptions.sent(error)))
-        assert list(shape(exceptions.arrived(it))) == list(shape(error)), seed
-
-
-def test_one_whose_class_is_not_here_is_told_in_words() -> None:
-    it = exceptions.sent(ValueError("bad"))._replace(data=None, kind=("no.such.module", "Odd"))
-    assert repr(exceptions.arrived(it)) == "Exception('ValueError: bad')"
-
-
-def test_a_chain_without_end_is_cut() -> None:
-    error: BaseException = ValueError(0)
-    for number in range(1000):
-        error, below = ValueError(number), error
-        error.__cause__ = below
-    assert pickle.loads(pickle.dumps(exceptions.sent(error))).words == "ValueError: 999"

@@ -91,16 +91,11 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"max_restart": 1}, "max_restart= is no flag of the launcher; did you mean max_restarts?"),
-        (
-            {"name": "x"},
-            "name= is a parameter of greet, and no flag of the launcher; launch",
-        ),
-        ({"xyzzy": 1}, "xyzzy= is no flag of the launcher; spawnlaunch --help lists the flags"),
+        ({"xyzzy": 1}, "unknown flag --xyzzy=1"),
         ({"max_restarts": 1.5}, "--max-restarts: '1.5' is not a whole number"),
-        ({"max_restarts": True}, "max_restarts=True: a bool cannot be a flag's value"),
+        ({"max_restarts": True}, "--max-restarts: 'True' is not a whole number"),
         ({"nproc": object}, "a type cannot be a flag's value; type it as on the command line"),
-        ({"quiet": 1}, "quiet=1 is neither True nor False; type one of them"),
+        ({"quiet": 1}, "--quiet takes no value"),
         ({"bind": "nod"}, "--bind: 'nod' is no way to bind; choose one of auto, node"),
         ({"debug": 0}, "debug= is not available here: it needs the terminal"),
         ({"explain": True}, "explain= is not available here: call spawnlaunch.explain_launch"),

@@ -31,33 +31,50 @@ spawnlaunch.launch(own, quiet=True)
 WITHOUT = """
 import functools, os, sys
 sys.modules["cloudpickle"] = None
-from spawnlaunch import UsageError, launch
-class Own: pass
-def own(): pass
+from spawnlaunch import UsageError, WorkerError, launch
+class Point:
+    def __init__(self, x): self.x = x
+class Own(Exception): pass
+def own(point): return Point(2 * point.x), sys.argv[1:]
+def fails(): raise Own(3)
 def local():
     def inner(): pass
     return inner
-for words in (
-    [own], [lambda: 3], [local()], [Own], [functools.partial(own)], [print, Own()], [map, own],
-    [print, {1: [local()]}],
-):
+if __name__ == "__main__":
+    def below(): pass
+    print("this is the script", flush=True)
+    ((found, words),) = launch(own, Point(2), quiet=True)
+    again = launch(functools.partial(own, found), quiet=True)
+    print(type(found) is Point, found.x, words, again[0][0].x)
     try:
-        launch(*words)
-    except UsageError as error:
-        assert "cannot be imported by name" in str(error), error
-        assert "type pip install cloudpickle" in str(error), error
-    else:
-        print("no error")
-print(launch(os.getenv, "RANK", nproc=2, quiet=True))
+        launch(fails, quiet=True)
+    except WorkerError as error:
+        print(repr(error.__cause__), isinstance(error.__cause__, Own), str(error).splitlines()[0])
+    for words in [lambda: 3], [local()], [print, {1: [local()]}]:
+        try:
+            launch(*words)
+        except UsageError as error:
+            assert "cannot be sent to the workers" in str(error), error
+            assert "type pip install cloudpickle" in str(error), error
+        else:
+            print("no error")
+    try:
+        launch(below, quiet=True)
+    except WorkerError as error:
+        assert "write it above if __name__" in str(error), error
+    print(launch(os.getenv, "RANK", nproc=2, quiet=True))
 """
-ODD = """
-import importlib.util, sys, spawnlaunch; from functools import partial
-spec = importlib.util.spec_from_file_location("odd", "odd-name.py")
-odd = sys.modules["odd"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(odd)
-double, call = odd.double, odd.call
-for words in (double, 4), (partial(double, 4),), (call, double), (odd.Four().double,):
-    print(spawnlaunch.launch(*words, quiet=True))
+WITHOUT_SAID = (
+    "this is the script\nTrue 4 ['word'] 8\nOwn(3) True rank 0: __mp_main__.Own: 3\n['0', '1']\n"
+)
+UNGUARDED = """
+import os, sys
+sys.modules["cloudpickle"] = None
+import spawnlaunch
+def own(): return os.environ["RANK"]
+def start():
+    spawnlaunch.launch(own, quiet=True)
+{how}
 """
 NOTES = sys.version_info >= (3, 11)  # an exception may have them
 SLEEPING = """
@@ -86,24 +103,26 @@ def test_a_script_without_a_guard_runs_once_and_its_own_functions_and_modules_ar
     assert f"{shown[1]}inner\n    def inner(): raise" in done.stderr
 
 
-def test_without_cloudpickle_functions_go_by_name_or_an_error_says_what_to_install(
-    tmp_path: Path,
+@pytest.mark.parametrize("words", mostly_full([["script.py"], ["-m", "script"]]))
+def test_without_cloudpickle_ranks_run_the_script_under_its_guard(
+    words: list[str], tmp_path: Path
 ) -> None:
-    done = run(sys.executable, script(tmp_path, WITHOUT))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "['0', '1']\n", "")
+    script(tmp_path, WITHOUT)
+    done = run(sys.executable, *words, "word", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, WITHOUT_SAID, "")
 
 
-@pytest.mark.full
-def test_a_module_that_cannot_be_found_by_name_goes_by_value(tmp_path: Path) -> None:
-    pytest.importorskip("cloudpickle")
-    (tmp_path / "odd-name.py").write_text(
-        "def double(x): return 2 * x\n"
-        "def call(f): return f(4)\n"
-        "class Four:\n"
-        "    def double(self): return 8\n"
-    )
-    done = run(sys.executable, script(tmp_path, ODD), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n" * 4, "")
+def test_without_cloudpickle_a_missing_guard_is_told(tmp_path: Path) -> None:
+    done = run(sys.executable, script(tmp_path, UNGUARDED.format(how="start()")))
+    assert done.returncode == 1
+    said = 'which calls launch; write that call below if __name__ == "__main__": or type pip'
+    assert said in done.stderr
+
+
+def test_without_cloudpickle_a_function_that_is_in_no_file_needs_it(tmp_path: Path) -> None:
+    code = UNGUARDED.format(how="start()")
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert "it is part of a notebook" in done.stderr.splitlines()[-1]
 
 
 def test_in_a_rank_of_another_launch_it_starts_a_world_of_its_own(tmp_path: Path) -> None:

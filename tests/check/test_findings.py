@@ -1,17 +1,15 @@
 """What is found wrong, from the facts of all ranks."""
 
-import pytest
-
 from spawnlaunch.check.facts import Facts
-from spawnlaunch.check.findings import findings
+from spawnlaunch.check.verdicts import of_bindings
 
 GOOD = Facts(
     rank=0, local_rank=0, host="node0", pid=1,
     device=0, device_address="0000:c1:00.0", device_cpus="0-7", device_numa=0, devices_seen=2,
     cpus_at_start="0-7", cpus="0-7", threads=("0-7",), loader_cpus="0-7", cores=8,
     cores_of_node=16, numa="0", memory="preferred 0", memory_near="0", memory_allowed="0-1",
-    omp_threads=8, launched=False, given="0-15", given_cores=8, wider="", nearer="", openmp=(),
-    oversubscribed=False,
+    omp_threads=8, threads_by=(), launched=False, given="0-15", by_default="0-7", default_cores=8,
+    best_cores=8, wider="", nearer="", isolated="", openmp=(), typed=(),
 )  # fmt: skip
 
 
@@ -25,20 +23,12 @@ def on(facts: Facts, cpus: str, cores: int, numa: str) -> Facts:
 
 OTHER = on(GOOD, "8-15", 8, "1")._replace(
     rank=1, local_rank=1, device=1, device_cpus="8-15", device_numa=1, memory="preferred 1",
-    memory_near="1",
+    memory_near="1", by_default="8-15",
 )  # fmt: skip
 
 
 def rules(*everyone: Facts) -> list[tuple[str, tuple[int, ...]]]:
-    return [(finding.name, finding.ranks) for finding in findings(everyone)]
-
-
-def test_nothing_is_wrong_with_ranks_on_cores_of_their_own_next_to_their_devices():
-    assert rules(GOOD, OTHER) == []
-
-
-def test_the_same_cpus_on_two_hosts_are_not_shared():
-    assert rules(GOOD, GOOD._replace(rank=1, host="node1")) == []
+    return [(finding.name, finding.ranks) for finding in of_bindings(everyone)]
 
 
 def test_ranks_that_share_cpus_are_named_together():
@@ -64,16 +54,3 @@ def test_one_core_of_many_is_too_little():
 def test_one_core_each_is_all_that_a_small_machine_has():
     small = [on(GOOD, "0", 1, "0"), on(OTHER, "8", 1, "1")]
     assert rules(*(facts._replace(cores_of_node=2) for facts in small)) == []
-
-
-@pytest.mark.parametrize(
-    "drifted",
-    [
-        GOOD._replace(cpus="0", threads=("0",), cores=8, omp_threads=1),
-        GOOD._replace(threads=("0-7", "0")),
-        GOOD._replace(loader_cpus="0"),
-    ],
-    ids=["the main thread", "another thread", "a DataLoader worker"],
-)
-def test_a_mask_that_was_lost_is_drift(drifted: Facts):
-    assert rules(drifted) == [("drift", (0,))]

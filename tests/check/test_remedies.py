@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from spawnlaunch.bench import agree
-from spawnlaunch.check import remedies
+from spawnlaunch.check import verdicts
 from spawnlaunch.run import environment
 from tests.check.test_findings import GOOD
+from tests.check.test_preflight import LIMITS, rank
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 JOB = OF_A_SHELL | {"SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
@@ -22,23 +23,40 @@ UNBOUND = {"SLURM_CPU_BIND_TYPE": "none", "SLURM_CPU_BIND_LIST": ""}
 
 
 def shared(*ranks: Any) -> str:
-    return remedies.of_shared(ranks, ranks)
+    return verdicts.remedy_of_shared(ranks, ranks)
 
 
-def narrow(rank: Any) -> str:
-    return remedies.of_narrow([rank], [rank])
+def narrow(*ranks: Any) -> str:
+    return verdicts.remedy_of_narrow(ranks)
 
 
-SMALL = GOOD._replace(given="0", given_cores=1, wider="with X")
+SMALL = GOOD._replace(given="0", by_default="0", default_cores=1, wider="with X")
+ISOLATED = GOOD._replace(isolated="with Z")
 MOVED = GOOD._replace(cpus="3", openmp=("OMP_PLACES",))
-OURS = GOOD._replace(launched=True)
-TMP, HOME = "temporary files", "working directory"
-CUDA = {"device": "cuda:0", "versions": {"HIP of torch": "none"}, "host": "a"}
-HIP = CUDA | {"versions": {"HIP of torch": "7.0"}}
-CPU, XPU = CUDA | {"device": "cpu"}, CUDA | {"device": "xpu:0"}
-LITTLE = {"shm_size": 1 << 26, "container": "Docker", "hard": {"nofile": 1 << 20, "nproc": 99.0}}
-BARE = LITTLE | {"container": ""}
-LOW = BARE | {"hard": {"nofile": 512.0, "nproc": 99.0}}
+KMP = GOOD._replace(cpus="0", openmp=("KMP_AFFINITY",), omp_threads=8)
+WITHOUT_KMP = KMP._replace(openmp=(), threads_by=("OMP_NUM_THREADS",))
+OURS = GOOD._replace(launched=True, typed=("--bind",))
+UNTYPED = OURS._replace(typed=())
+MKL = GOOD._replace(threads_by=("MKL_NUM_THREADS",))
+OTHER = {"by_default": "8-15"}
+NICS = rank(0)["nics"]
+OLDER = rank(0)["versions"] | {"torch": "2.12.0"}
+
+
+def together(facts: Any) -> str:
+    """For two ranks on one device."""
+    found = verdicts.of_bindings([facts, facts._replace(rank=1)])
+    return next(one.remedy for one in found if one.name == "shared-device")
+
+
+def measured(**other: Any) -> str:
+    """For a rank that has measured this, beside two that are as they should be."""
+    found = verdicts.of_measured([rank(0), rank(1), rank(2, **other)])
+    return "; ".join(one.remedy for one in found if one.status not in ("ok", "note"))
+
+
+def limited(**limits: Any) -> str:
+    return measured(limits=LIMITS | limits)
 
 
 class Row(NamedTuple):
@@ -60,83 +78,76 @@ ROWS = [
     Row("--virtual-local-rank", lambda: agree.own_devices({environment.MARK: "1.0"}),
         lambda: agree.own_devices({})),
     # OpenMP.
-    Row("unset OMP_PLACES", lambda: remedies.of_drift(MOVED),
-        lambda: remedies.of_drift(MOVED._replace(openmp=()))),
-    Row("look for a library", lambda: remedies.of_drift(GOOD), lambda: remedies.of_drift(MOVED)),
+    Row("unset OMP_PLACES", lambda: verdicts.remedy_of_drift(MOVED),
+        lambda: verdicts.remedy_of_drift(MOVED._replace(openmp=()))),
+    Row("look for a library", lambda: verdicts.remedy_of_drift(GOOD),
+        lambda: verdicts.remedy_of_drift(MOVED)),
+    Row("set it to disabled", lambda: verdicts.remedy_of_threads(KMP),
+        lambda: verdicts.remedy_of_threads(WITHOUT_KMP)),
     # Findings.
     Row("unset", lambda: shared(MOVED, MOVED), lambda: shared(GOOD, GOOD)),
     Row("which has fewer cores", lambda: shared(*[GOOD] * 17), lambda: shared(*[GOOD] * 2)),
-    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD), lambda: shared(OURS, OURS)),
-    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD), lambda: shared(SMALL, SMALL)),
-    Row("leave --bind", lambda: shared(OURS, OURS),
-        lambda: shared(*[SMALL._replace(launched=True)] * 2)),
+    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD._replace(**OTHER)),
+        lambda: shared(OURS, OURS._replace(**OTHER))),
+    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD._replace(**OTHER)),
+        lambda: shared(SMALL, SMALL)),
+    Row("leave --bind out", lambda: shared(OURS, OURS._replace(**OTHER)),
+        lambda: shared(UNTYPED, UNTYPED._replace(**OTHER))),
+    Row("leave --bind", lambda: shared(OURS, OURS._replace(**OTHER)),
+        lambda: shared(*[SMALL._replace(launched=True, typed=("--bind",))] * 2)),
     Row("or with X", lambda: shared(SMALL, SMALL), lambda: shared(*[SMALL._replace(wider="")] * 2)),
-    Row("few cores are next to", lambda: shared(*[GOOD] * 9), lambda: shared(*[GOOD] * 8)),
+    Row("or with Z", lambda: shared(*[ISOLATED] * 17), lambda: shared(*[GOOD] * 17)),
+    Row("or with Z", lambda: shared(ISOLATED, ISOLATED),
+        lambda: shared(*[ISOLATED._replace(wider="with X")] * 2)),
+    Row("few cores are next to", lambda: shared(GOOD, GOOD),
+        lambda: shared(GOOD, GOOD._replace(**OTHER))),
     Row("unset", lambda: narrow(MOVED), lambda: narrow(SMALL)),
-    Row("leave --bind, --threads", lambda: narrow(OURS),
-        lambda: narrow(SMALL._replace(launched=True))),
+    Row("leave --threads and --reserve-cpus out",
+        lambda: narrow(OURS._replace(typed=("--reserve-cpus", "--threads", "--smt"))),
+        lambda: narrow(OURS)),
+    Row("leave --bind", lambda: narrow(OURS),
+        lambda: narrow(SMALL._replace(launched=True, typed=("--bind",)))),
+    Row("leave --bind", lambda: narrow(OURS, OURS._replace(**OTHER)),
+        lambda: narrow(OURS, OURS)),  # whom the default gives the same cores
     Row("with X", lambda: narrow(SMALL), lambda: narrow(SMALL._replace(wider=""))),
     Row("start fewer", lambda: narrow(SMALL._replace(wider="")), lambda: narrow(OURS)),
-    Row("unset", lambda: remedies.of_remote(MOVED), lambda: remedies.of_remote(GOOD)),
-    Row("with Y", lambda: remedies.of_remote(GOOD._replace(nearer="with Y")),
-        lambda: remedies.of_remote(GOOD)),
-    Row("python -m spawnlaunch", lambda: remedies.of_remote(GOOD),
-        lambda: remedies.of_remote(OURS)),
-    Row("leave --bind", lambda: remedies.of_remote(OURS),
-        lambda: remedies.of_remote(OURS._replace(nearer="with Y"))),
-    Row("--oversubscribe", lambda: remedies.of_shared_device(OURS),
-        lambda: remedies.of_shared_device(GOOD)),
-    Row("python -m spawnlaunch", lambda: remedies.of_shared_device(GOOD),
-        lambda: remedies.of_shared_device(OURS)),
-    Row("leave --mem-bind out", lambda: remedies.of_far_memory(OURS, False),
-        lambda: remedies.of_far_memory(GOOD, False)),
-    Row("--localalloc", lambda: remedies.of_far_memory(GOOD, False),
-        lambda: remedies.of_far_memory(OURS, False)),
-    Row("(cpuset.mems)", lambda: remedies.of_far_memory(GOOD, True),
-        lambda: remedies.of_far_memory(GOOD, False)),
-    Row("OMP_NUM_THREADS=8", lambda: remedies.of_threads(GOOD), lambda: ""),
+    Row("unset", lambda: verdicts.remedy_of_remote(MOVED), lambda: verdicts.remedy_of_remote(GOOD)),
+    Row("with Y", lambda: verdicts.remedy_of_remote(GOOD._replace(nearer="with Y")),
+        lambda: verdicts.remedy_of_remote(GOOD)),
+    Row("python -m spawnlaunch", lambda: verdicts.remedy_of_remote(GOOD),
+        lambda: verdicts.remedy_of_remote(OURS)),
+    Row("leave --bind", lambda: verdicts.remedy_of_remote(OURS),
+        lambda: verdicts.remedy_of_remote(OURS._replace(nearer="with Y"))),
+    Row("leave --bind", lambda: verdicts.remedy_of_remote(OURS),
+        lambda: verdicts.remedy_of_remote(UNTYPED)),
+    Row("--oversubscribe", lambda: together(OURS), lambda: together(GOOD)),
+    Row("python -m spawnlaunch", lambda: together(GOOD), lambda: together(OURS)),
+    Row("leave --mem-bind out",
+        lambda: verdicts.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False),
+        lambda: verdicts.remedy_of_far_memory(OURS, False)),
+    Row("--mem-bind preferred", lambda: verdicts.remedy_of_far_memory(OURS, False),
+        lambda: verdicts.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False)),
+    Row("--localalloc", lambda: verdicts.remedy_of_far_memory(GOOD, False),
+        lambda: verdicts.remedy_of_far_memory(OURS, False)),
+    Row("(cpuset.mems)", lambda: verdicts.remedy_of_far_memory(GOOD, True),
+        lambda: verdicts.remedy_of_far_memory(GOOD, False)),
+    Row("OMP_NUM_THREADS=8", lambda: verdicts.remedy_of_threads(GOOD),
+        lambda: verdicts.remedy_of_threads(MKL)),
+    Row("unset MKL_NUM_THREADS, or", lambda: verdicts.remedy_of_threads(MKL), lambda: ""),
     # What was measured.
-    Row("the same on all nodes", lambda: remedies.of_versions([CUDA, HIP | {"host": "b"}]),
-        lambda: remedies.of_versions([CUDA, HIP])),
-    Row("the same Python", lambda: remedies.of_versions([CUDA, HIP]),
-        lambda: remedies.of_versions([CUDA, HIP | {"host": "b"}])),
-    Row("nvidia-smi", lambda: remedies.of_slow(CUDA), lambda: remedies.of_slow(HIP)),
-    Row("hot or capped", lambda: remedies.of_slow(XPU), lambda: remedies.of_slow(CPU)),
-    Row("top", lambda: remedies.of_slow(CPU), lambda: ""),
-    Row("nvidia-smi topo", lambda: remedies.of_wiring(CUDA), lambda: remedies.of_wiring(HIP)),
-    Row("(top)", lambda: remedies.of_wiring(CPU), lambda: remedies.of_wiring(CUDA)),
-    Row("name one of", lambda: remedies.of_network("NCCL_IB_HCA", ["mlx5_0"]),
-        lambda: remedies.of_network("NCCL_IB_HCA", [])),
-    Row("unset NCCL_IB_HCA", lambda: remedies.of_network("NCCL_IB_HCA", []), lambda: ""),
-    Row("let chrony", lambda: remedies.of_clock({}),
-        lambda: remedies.of_clock({"clock_daemon": "chronyd"})),
-    Row("chronyd runs", lambda: remedies.of_clock({"clock_daemon": "chronyd"}),
-        lambda: remedies.of_clock({"clock_daemon": ""})),
-    Row("set TMPDIR to another place than /tmp",
-        lambda: remedies.of_disk(TMP, {"place": "/tmp"}, True),
-        lambda: remedies.of_disk(TMP, {"place": "/scratch"}, True)),
-    Row("make room", lambda: remedies.of_disk(HOME, {}, True),
-        lambda: remedies.of_disk(HOME, {}, False)),
-    Row("can be written", lambda: remedies.of_disk(HOME, {"error": "X"}, False),
-        lambda: remedies.of_disk(HOME, {}, False)),
-    Row("shm-size", lambda: remedies.of_limits(LITTLE, "shm_free", 1),
-        lambda: remedies.of_limits(LITTLE | {"shm_size": 8 << 30}, "shm_free", 1)),
-    Row("shm-size", lambda: remedies.of_shm(LITTLE), lambda: remedies.of_shm(BARE)),
-    Row("emptyDir", lambda: remedies.of_shm(LITTLE | {"container": "Kubernetes"}),
-        lambda: remedies.of_shm(LITTLE)),
-    Row("remount,size=8G", lambda: remedies.of_shm(BARE),
-        lambda: remedies.of_shm(BARE | {"shm_size": 8 << 30})),
-    Row("mount -t tmpfs", lambda: remedies.of_shm(BARE | {"shm_size": 0}),
-        lambda: remedies.of_shm(BARE)),
-    Row("remove what other", lambda: remedies.of_shm(BARE | {"shm_size": 8 << 30}),
-        lambda: remedies.of_shm(BARE)),
-    Row("ulimit -n 65536", lambda: remedies.of_limits(BARE, "nofile", 4096),
-        lambda: remedies.of_limits(LOW, "nofile", 4096)),
-    Row("docker run --ulimit nofile=65536",
-        lambda: remedies.of_limits(LOW | {"container": "Docker"}, "nofile", 4096),
-        lambda: remedies.of_limits(LITTLE, "nofile", 4096)),
-    Row("limits.conf", lambda: remedies.of_limits(LOW, "nproc", 4096),
-        lambda: remedies.of_limits(LOW | {"hard": {"nproc": None}}, "nproc", 4096)),
+    Row("the same on all nodes", lambda: measured(versions=OLDER), measured),
+    Row("hot or capped", lambda: measured(gflops=1.0), lambda: measured(gflops_per_thread=1.0)),
+    Row("other processes there (top)", lambda: measured(gflops_per_thread=1.0), measured),
+    Row("compare its wiring", lambda: measured(sums={"within the node": 20.0}), measured),
+    Row("let chrony or ntpd run", lambda: measured(clock_s=7.0), measured),
+    Row("name one of mlx5_0", lambda: measured(nics=NICS | {"NCCL_IB_HCA": "mlx4"}), measured),
+    Row("unset NCCL_IB_HCA", lambda: measured(nics=NICS | {"NCCL_IB_HCA": "x", "all": []}),
+        measured),
+    Row("--shm-size=8g", lambda: limited(shm=(1 << 26, None)),
+        lambda: limited(shm=(8 << 30, None))),
+    Row("ulimit -n 65536", lambda: limited(nofile=(1024, 1 << 20)),
+        lambda: limited(nofile=(1024, 1024))),
+    Row("limits.conf", lambda: limited(nproc=(99, 99)), lambda: limited(nproc=(99, None))),
 ]  # fmt: skip
 
 

@@ -8,7 +8,6 @@ and an exec forgets what was in memory. This file is that program too, in a proc
 """
 
 import os
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +60,9 @@ def main(notes: str, words: Sequence[str]) -> None:
     sys.argv = ["spawnlaunch", *words]
     sys.path[0] = ""  # as `python -m` has it
     sys.setprofile(see)
-    runpy.run_module("spawnlaunch", run_name="__main__", alter_sys=True)
+    from spawnlaunch.__main__ import launch
+
+    sys.exit(launch())
 
 
 if __name__ == "__main__":

@@ -1,25 +1,13 @@
 """The launches that are counted."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.support.launching import clean_environ
+from tests.support.slurm_variables import of_task
 
 # The only task of a step of Slurm on this machine; the number of the job makes the port.
-ONE_TASK = {
-    "SLURM_JOB_ID": str(os.getpid()),
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "1",
-    "SLURM_STEP_NUM_NODES": "1",
-    "SLURM_STEP_NODELIST": "localhost",
-    "SLURM_STEP_TASKS_PER_NODE": "1",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
-    "SLURM_GTIDS": "0",
-    "SLURMD_NODENAME": "localhost",
-}
+ONE_TASK = of_task(0, 1, "localhost") | {"SLURM_GTIDS": "0"}
 
 
 class Way(NamedTuple):

@@ -6,6 +6,8 @@ its name in a comment; so the one is found that is to be named.
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -117,14 +119,27 @@ class Wrapped(torch.nn.Module):
         return {"loss": loss_of(self.model, x, labels)}
 
 
-def by_hand(wrap) -> None:
+def by_hand(wrap, workers: int = 0) -> None:
     dist.init_process_group("gloo")
     model = wrap(Model())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    for x, y in DataLoader(Numbers(), BATCH):
+    for x, y in DataLoader(Numbers(), BATCH, num_workers=workers):  # fault: loaders
         loss_of(model, x, y).backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def in_a_thread() -> None:
+    train = threading.Thread(target=by_hand, args=(torch.nn.parallel.DistributedDataParallel,))
+    train.start()
+    train.join()
+
+
+def beside_another() -> None:
+    """With a process that has all variables of this rank, and torch, and does not train."""
+    waits = "import sys, torch; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE):
+        by_hand(torch.nn.parallel.DistributedDataParallel)
 
 
 def fsdp(model: torch.nn.Module) -> torch.nn.Module:
@@ -173,8 +188,13 @@ def of_lightning() -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
+    DDP = torch.nn.parallel.DistributedDataParallel
     CLIENTS = {
-        "ddp": lambda: by_hand(torch.nn.parallel.DistributedDataParallel),
+        "ddp": lambda: by_hand(DDP),
+        "loaders": lambda: by_hand(DDP, workers=2),
+        "compile": lambda: by_hand(lambda model: DDP(torch.compile(model, backend="eager"))),
+        "thread": in_a_thread,
+        "pair": beside_another,
         "fsdp": lambda: by_hand(fsdp),
         "trainer": trainer,
         "lightning": of_lightning,

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from spawnlaunch.errors import MOST_CHARS
+from spawnlaunch.base.errors import MOST_CHARS
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.messages import Hello

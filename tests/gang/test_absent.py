@@ -75,7 +75,9 @@ def test_so_does_one_that_fails_before_the_other_is_there(launchers: Launchers, 
 # fails before it has joined.
 BROKEN = """
 import os, signal, sys
-from spawnlaunch.__main__ import main
+from spawnlaunch.__main__ import take_process
+blocked = take_process()
+from spawnlaunch import entry
 
 class Finder:
     def find_spec(name, *_):
@@ -83,7 +85,7 @@ class Finder:
             {then}
 
 sys.meta_path.insert(0, Finder)
-sys.exit(main())
+sys.exit(entry.main(blocked))
 """
 KILLS = "sys.meta_path.remove(Finder); os.kill(os.getpid(), signal.{})".format
 RAISES = "raise ModuleNotFoundError(name)"
@@ -95,8 +97,8 @@ RAISES = "raise ModuleNotFoundError(name)"
         [
             (0, "binding.plan", KILLS("SIGHUP"), -1, 129),
             (1, "run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
-            (1, "flags", KILLS("SIGTERM"), -15, 143),
-            (0, "binding.plan", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+            (1, "cli.flags", KILLS("SIGTERM"), -15, 143),
+            (0, "binding.plan", RAISES, os.EX_OSERR, os.EX_OSERR),
         ],
         2,
     ),

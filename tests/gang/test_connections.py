@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.base.events import Loop
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.link import Endpoint, Link
@@ -25,7 +26,6 @@ from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
 from spawnlaunch.node.proc import open_fds
-from spawnlaunch.run.events import Loop
 from spawnlaunch.world import lookup
 from tests.gang.hosts import Calls
 from tests.gang.peers import SECRET, prove, read_all, say

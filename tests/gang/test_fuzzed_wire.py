@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.errors import one_line
+from spawnlaunch.base.errors import one_line
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.server import MOST_SAID, Server
@@ -95,5 +95,5 @@ def are_no_harm(peers: list[Peer]) -> None:
     one.until(lambda: len(open_fds()) <= before + 1)  # the loop has one
 
 
-test_launchers_are_welcome_beside_any_peers = examples(20, 300)(given(PEERS)(are_no_harm))
+test_launchers_are_welcome_beside_any_peers = examples(20, 120)(given(PEERS)(are_no_harm))
 test_thousands_of_peers = nightly(given(PEERS)(are_no_harm), 5000)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.gang.launchers import SAY, Launchers
-
-NEW = "has files of an earlier run, so those of this one are in"
 
 
 def kept(logs: Path) -> dict[str, list[str]]:
@@ -31,19 +30,25 @@ def runs(
 
 
 def test_two_runs_of_one_name_have_a_directory_each_also_in_a_restart(tmp_path: Path):
-    logs = tmp_path / "logs"
-    both = {"a": logs, "b": logs}
-    first = runs(tmp_path / "1", both, SAY)
-    second = runs(tmp_path / "2", both, "--max-restarts", 1, SAY, "fail-once", 3)
-    ranks = [f"attempt_{attempt}/{rank}" for attempt in (0, 1) for rank in (0, 1)]
-    assert kept(logs) == {"job": ranks[:2], "job_2": ranks}
-    assert not any(NEW in first.said(name) for name in both)
-    assert sum(second.said(name).count(f"{NEW} {logs}/job_2\n") for name in both) == 1
-
-
-def test_nodes_with_disks_of_their_own_agree_on_a_name_that_is_new_on_all(tmp_path: Path):
-    """The second run is on the second node and another one, which knows nothing of the first."""
-    a, b, c = (tmp_path / name for name in ("disk-a", "disk-b", "disk-c"))
+    """It has the same name on all nodes, also where each has a disk of its own."""
+    a, b = tmp_path / "disk-a", tmp_path / "disk-b"
     runs(tmp_path / "1", {"a": a, "b": b}, SAY)
-    runs(tmp_path / "2", {"b": b, "c": c}, SAY)
-    assert (list(kept(a)), sorted(kept(b)), list(kept(c))) == (["job"], ["job", "job_2"], ["job_2"])
+    runs(tmp_path / "2", {"a": a, "b": b}, "--max-restarts", 1, SAY, "fail-once", 3)
+    first, second = sorted(kept(a))
+    assert [*sorted(kept(b))] == [first, second]
+    assert re.fullmatch(r"job-\d{8}T\d{6}Z-[0-9a-f]{8}", first)
+    ranks = [f"attempt_{attempt}/{rank}" for attempt in (0, 1) for rank in (0, 1)]
+    assert sorted(kept(a)[first] + kept(b)[first]) == ranks[:2]
+    assert sorted(kept(a)[second] + kept(b)[second]) == ranks
+
+
+def test_the_launcher_of_the_rank_that_failed_names_its_file_last(tmp_path: Path):
+    launchers = Launchers(tmp_path)
+    flags = ("--nnodes", 2, "--rdzv-id", "job", "--log-dir", tmp_path / "logs", "--node-rank")
+    launchers.start("a", *flags, 0, SAY, "wait")
+    launchers.start("b", *flags, 1, SAY, "fail", 7)
+    assert launchers.statuses() == {"a": 7, "b": 7}
+    (run,) = (tmp_path / "logs").iterdir()
+    last = launchers.said("b").splitlines()[-1]
+    assert last == f"spawnlaunch: the stderr of rank 1 is in {run}/attempt_0/1/stderr.log"
+    assert "is in" not in launchers.said("a").splitlines()[-1]

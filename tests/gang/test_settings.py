@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spawnlaunch import cli
+from spawnlaunch.cli import parsing
 from spawnlaunch.gang.settings import Settings, settings_of
 from spawnlaunch.world.gathering import Gathering
 
@@ -12,7 +12,7 @@ TWO = Gathering("node0", 29400, 1, None, -1, 2, 2, 0, (), False, None, False, "n
 
 
 def settings(*flags: str) -> Settings:
-    request = cli.parse(["--nnodes=2", *flags], {}, "python")
+    request = parsing.parse(["--nnodes=2", *flags], {}, "python")
     return settings_of(request, TWO, 30.0, None)
 
 
@@ -34,5 +34,5 @@ def test_a_node_is_lost_after_a_second_or_more(flag: str, lost_after_s: float) -
 
 def test_of_thousands_each_beats_more_seldom() -> None:
     many = TWO._replace(most=4000, spares=4000)
-    request = cli.parse(["--nnodes=2"], {}, "python")
+    request = parsing.parse(["--nnodes=2"], {}, "python")
     assert settings_of(request, many, 30.0, None).beat_s == 4

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch.base.errors import UsageError
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages, token, wire
 from spawnlaunch.gang.hub import Hub
@@ -184,7 +184,7 @@ def test_the_most_that_a_hello_may_claim_leads_to_words_that_are_read() -> None:
     hub, member = shaken()
     most = Hello(VERSION, "x" * 255, "w" * 255, MOST_WORKERS, port=65535, epoch=MOST_COUNT,
                  nodes=MOST_COUNT, last=MOST_COUNT, total=MOST_COUNT, used=MOST_COUNT,
-                 place=MOST_COUNT, launch="l" * 255)  # fmt: skip
+                 launch="l" * 255)  # fmt: skip
     assert hub.feed(member.encode(most)) == [most]
     calls = Calls()
     rules = Hub(Settings(1, 1, max_restarts=MOST_COUNT + 1), calls, lambda: 1000.0, calls.wake)
@@ -225,6 +225,8 @@ def test_a_flag_goes_before_a_file_of_the_environment_and_that_before_a_text(
     assert token.find(None, {}) is None
     with pytest.raises(UsageError, match=r"--token-file .*/none: No such file"):
         token.find(str(tmp_path / "none"), {})
+    with pytest.raises(UsageError, match="SPAWNLAUNCH_TOKEN_FILE is empty"):
+        token.find(None, {"SPAWNLAUNCH_TOKEN_FILE": "", **a_text})
 
 
 @pytest.mark.parametrize(
@@ -236,6 +238,6 @@ def test_a_token_has_a_size_in_a_file_and_in_the_environment(tmp_path: Path, siz
     for where in ({"SPAWNLAUNCH_TOKEN_FILE": str(path)}, {"SPAWNLAUNCH_TOKEN": "x" * size}):
         if LEAST_TOKEN <= size <= MOST_TOKEN:
             assert token.find(None, where) == b"x" * size
-        elif size or "SPAWNLAUNCH_TOKEN_FILE" in where:
+        else:
             with pytest.raises(UsageError, match=f"must have {LEAST_TOKEN} to {MOST_TOKEN}"):
                 token.find(None, where)

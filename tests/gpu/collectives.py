@@ -37,7 +37,6 @@ def a_preloaded_image_opens_no_device(machine: Machine) -> Figures:
     launcher = machine.start(
         *("-m", "spawnlaunch", "--no-prefix", "--nproc", "1", "--preload", "torch", *script)
     )
-    assert launcher.stdout is not None
     assert launcher.stdout.readline() == "round\n"  # the worker has met, so the image is whole
     image = _image(launcher.pid)
     targets = []
@@ -65,7 +64,6 @@ def a_rank_that_is_killed_in_nccl_ends_all(machine: Machine) -> Figures:
         *("-m", "spawnlaunch", "--no-prefix", "--nproc", str(len(machine.devices))),
         *(machine.script("reduce"), "nccl", "own", "1000000"),
     )
-    assert launcher.stdout is not None
     assert launcher.stdout.readline() == "round\n"
     listed = subprocess.run(
         ["pgrep", "-f", machine.script("reduce")], capture_output=True, text=True

@@ -40,7 +40,6 @@ def top_agrees_with_nvidia_smi(machine: Machine) -> Figures:
         *("-m", "spawnlaunch", "--no-prefix", "--nproc", "1", machine.script("hold"))
     )
     try:
-        assert launcher.stdout is not None
         holder = int(launcher.stdout.readline())
         ended = machine.run("-m", "spawnlaunch.top", "--once", "--json").check()
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]

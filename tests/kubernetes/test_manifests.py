@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from spawnlaunch.cli import parse
-from spawnlaunch.flags import Request
+from spawnlaunch.cli.flags import Request
+from spawnlaunch.cli.parsing import parse
 from tests.support.late import Late
 from tests.support.launching import ROOT
 

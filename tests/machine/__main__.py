@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.machine import reversions
 from tests.machine.generating import generated
 from tests.machine.play import play
 from tests.machine.properties import broken
@@ -17,23 +16,13 @@ from tests.machine.scenario import Refusal, Scenario
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.machine", description=__doc__)
-    parser.add_argument("--seeds", type=int, metavar="N", help="1000; of mutants 20000")
+    parser.add_argument("--seeds", type=int, metavar="N", default=1000)
     parser.add_argument("--first", type=int, default=0, metavar="S")
     parser.add_argument("--seed", type=int, metavar="S")
     parser.add_argument("--trace", action="store_true")
-    parser.add_argument("--stop", action="store_true", help="at the first that is broken")
     parser.add_argument("--nodes", type=int, metavar="N", help="at most so many; else one")
     parser.add_argument("--refuse", metavar="CALL:ERRNO", help="such as memfd_create:EPERM")
-    parser.add_argument(
-        "--mutants",
-        nargs="?",
-        const="",
-        metavar="WORD",
-        help="take back repairs (with the word in them): which seed sees it?",
-    )
     chosen = parser.parse_args(argv)
-    if chosen.mutants is not None:
-        return reversions.table(chosen.mutants, chosen.seeds or reversions.MOST_SEEDS)
 
     def scenario(seed: int) -> Scenario:
         made = generated(seed, 2 + seed % (chosen.nodes - 1) if chosen.nodes else None)
@@ -42,7 +31,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         call, _, name = chosen.refuse.partition(":")
         return made._replace(refused=Refusal(call, getattr(errno, name)))
 
-    chosen.seeds = chosen.seeds or 1000
     if chosen.seed is not None:
         played = play(scenario(chosen.seed), chosen.trace)
         print(played.scenario)
@@ -59,8 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = broken(play(scenario(seed)))
         if found:
             wrong += 1
-            if chosen.stop:
-                return 1
             print(f"seed {seed}: " + "\n   ".join(each[-300:] for each in found))
     cost_ms = (time.process_time() - since) * 1000 / chosen.seeds
     print(f"{chosen.seeds} seeds, {wrong} broken, {cost_ms:.1f} ms of CPU a seed")

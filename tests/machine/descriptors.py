@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import stat
+import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ class Description:
 
     def __init__(self) -> None:
         self.count = 0
+        self.path = ""  # of a file or directory, as it was opened
         self.blocks = True
         self.waiters: list[Process] = []
         self.epolls: list[Epoll] = []
@@ -88,6 +90,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self.pages: list[bytearray] = []
+        self.is_foreign = False  # another user's, so that it cannot be opened once more
         self.readers: list[PipeEnd] = []
         self.writers: list[PipeEnd] = []
         self.reader, self.writer = PipeReader(self), PipeWriter(self)
@@ -153,6 +156,8 @@ class PipeEnd(Description):
             self.pipe.touch(self._others)
 
     def reopened(self, flags: int) -> Description:
+        if self.pipe.is_foreign:
+            raise refused(errno.EACCES)
         other = (PipeWriter if flags & os.O_WRONLY else PipeReader)(self.pipe)
         other.blocks = not flags & os.O_NONBLOCK
         return other
@@ -271,6 +276,27 @@ class Pidfd(Description):
         listed = self.process.node.pidfds.get(self.process.pid, [])
         if self in listed:
             listed.remove(self)
+
+
+class SignalFd(Description):
+    """signalfd(2), of the process that has made it; it does not wait."""
+
+    kind = 0
+
+    def __init__(self, process: Process, signums: frozenset[int]) -> None:
+        super().__init__()
+        self.process, self.signums = process, signums
+        process.signalfds.append(self)
+
+    def events(self) -> int:
+        return select.POLLIN if self.process.pending.keys() & self.signums else 0
+
+    def read(self, process: Process, most: int) -> bytes:
+        found = sorted(process.pending.keys() & self.signums)
+        if not found:
+            raise refused(errno.EAGAIN)
+        info = process.pending.pop(found[0])
+        return struct.pack("=Iii", info.si_signo, 0, info.si_code).ljust(128, b"\0")
 
 
 class Epoll(Description):

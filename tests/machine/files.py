@@ -3,8 +3,6 @@
 What a call does with them is the door's; /proc is made up by `procfs`.
 """
 
-from __future__ import annotations
-
 import errno
 import stat
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Scenarios, each of them from one seed."""
 
-from __future__ import annotations
-
 import errno
 import signal
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from tests.machine.scenario import (
 from tests.machine.scripts import End, Follow, Say, Script, Work
 
 SALT, RARE_SALT = "what is seldom", "what is rare"
+FOREIGN_SALT = "who reads"
 
 
 def generated(seed: int, nodes: int | None = None) -> Scenario:
@@ -31,6 +30,7 @@ def generated(seed: int, nodes: int | None = None) -> Scenario:
     And one of thirty is such that it shows what hardly any other would.
     """
     made, random = _usual(seed, nodes), Random(f"{RARE_SALT} {seed} {nodes}")
+    made = made._replace(is_foreign=Random(f"{FOREIGN_SALT} {seed}").random() < 0.3)
     if random.random() < 1 / 30:
         return random.choice(seldom.RARE[made.is_alone])(random, made)
     random = Random(f"{SALT} {seed} {nodes}")

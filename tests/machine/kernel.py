@@ -8,8 +8,6 @@ Sources: the manual pages of section 2 and 7 that are named where it matters, an
 Linux itself, to which tests/machine/conformance compares this.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable, Iterable
@@ -17,7 +15,7 @@ from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent
 
-from tests.machine.descriptors import Description, Null
+from tests.machine.descriptors import Description
 from tests.machine.errors import refused
 from tests.machine.network import Network
 from tests.machine.node import Node
@@ -130,10 +128,10 @@ class Kernel:
             if self.ready:
                 index = self.random.randrange(len(self.ready)) if len(self.ready) > 1 else 0
                 process = self.ready.pop(index)
-                if process.stopped or process.state != READY or process.node.is_frozen:
+                cannot = process.stopped or process.held or process.node.is_frozen
+                if cannot or process.state != READY:
                     continue
                 self.current = process
-                assert process.greenlet is not None
                 process.greenlet.switch()
                 self.current = None
             elif self._heap and self._heap[0][0] <= until:
@@ -226,10 +224,3 @@ class Kernel:
             for process in list(node.processes.values()):
                 if process.greenlet is not None and not process.greenlet.dead:
                     process.greenlet.throw(GreenletExit)
-
-
-def standard_streams(process: Process, out: Description, err: Description) -> None:
-    """What a process begins with."""
-    process.fds[0] = Null().held(), True
-    process.fds[1] = out.held(), True
-    process.fds[2] = err.held(), True

@@ -156,7 +156,6 @@ class Tcp(Description):
         self.kernel.at(self.kernel.now + delay_s, lambda: self._at_the_door(network, node, delay_s))
 
     def _at_the_door(self, network: Network, node: Node, delay_s: float) -> None:
-        assert self.remote is not None
         listener = network.listeners.get((node, self.remote[1]))
         if listener is None or listener.backlog is None:
             self.kernel.at(self.kernel.now + delay_s, lambda: self._fails(errno.ECONNREFUSED))
@@ -234,7 +233,6 @@ class Tcp(Description):
     def _arrives(self) -> None:
         """The next is there, in the order in which all was sent."""
         peer = self.peer
-        assert peer is not None
         if self.network.is_cut(self.node, peer.node):  # it was cut meanwhile: it is sent again
             self.unsent += 1
             self.network.held_back.append(self)

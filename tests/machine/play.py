@@ -1,7 +1,5 @@
 """Play a scenario: launcher, guard, output and gang as they are, in the simulated machine."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import signal
@@ -13,14 +11,16 @@ from typing import Any, NamedTuple
 import spawnlaunch.gang
 import spawnlaunch.run
 import spawnlaunch.world
-from spawnlaunch import cli, machine, node
+from spawnlaunch import node
+from spawnlaunch.base import machine
+from spawnlaunch.base.errors import WRONG_USE, UsageError
+from spawnlaunch.base.say import say
 from spawnlaunch.binding.plan import bind_ranks
-from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.flags import Request
+from spawnlaunch.cli import parsing
+from spawnlaunch.cli.flags import Request
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import launcher, log_place, refused, starting, unable
+from spawnlaunch.run import launcher, refused, starting, unable
 from spawnlaunch.run.launches import Launch
-from spawnlaunch.run.say import say
 from spawnlaunch.world.identity import Capacity
 from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.machine import strangers
@@ -58,6 +58,7 @@ class User:
 
     def __init__(self, kernel: Kernel, scenario: Scenario) -> None:
         self.kernel, self.pipe = kernel, Pipe()
+        self.pipe.is_foreign = scenario.is_foreign
         self.pipe.reader.held()
         self.pipe.writer.held()  # by who starts the next launcher
         self._read, self._is_about_to = b"", False
@@ -165,7 +166,7 @@ def _sleeps(_: Process) -> None:
 
 @cache
 def _request(argv: tuple[str, ...]) -> Request:
-    return cli.parse([*argv, "--no-python", "sh", "worker"], ENVIRON, "/usr/bin/python3")
+    return parsing.parse([*argv, "--no-python", "sh", "worker"], ENVIRON, "/usr/bin/python3")
 
 
 @cache
@@ -198,6 +199,7 @@ def _prepare(played: Played, number: int, request: Request) -> None:
         process.session, process.group = host.shell.pid, process.pid
         process.command = [*scenario.argvs[number], "--no-python", "sh", "worker"]
         process.handlers, process.is_ours = dict(BY_PYTHON), True
+        process.has_thread = scenario.has_thread
         process.fds = {0: (Null().held(), True)}
         for fd, user in ((1, host.out), (2, host.err)):
             process.fds[fd] = user.pipe.writer.held(), True
@@ -223,12 +225,15 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         here, seen = _this_machine()
         plan = bind_ranks(request, here, seen, resolution)
         scratch = starting.scratch_path(ENVIRON)
-        launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held, seen)
-        if request.log_dir is not None:
-            logs, said = log_place.choose_log_directories(request, resolution, scratch)
-            say(f"warning: {line}" for line in said)
-            launch = launch._replace(logs=logs)
-        return launcher.run(launch, starting.make_workers(launch), blocked)
+        launch = starting.complete(
+            Launch(
+                *(request, resolution, plan, ENVIRON, name, scratch, held, seen, here),
+                blocked=blocked,
+                group=machine.getpgrp(),
+            )
+        )
+        say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
+        return launcher.run(launch, starting.make_workers(launch))
     except UsageError as error:
         say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))
@@ -281,6 +286,10 @@ def _reaches(played: Played, fault: Fault, target: Process) -> None:
     played.happened.append((kernel.now, fault, target))
     if fault.to == "terminal":  # the kernel tells its foreground
         target.node.terminals[target.session] = target.group
+        return
+    if fault.what == "hold":  # as good as killed
+        target.held = target.was_held = True
+        played.happened[-1] = (kernel.now, fault._replace(what="signal", number=9), target)
         return
     if fault.what == "memory":
         target.node.run_out_of_memory(target)

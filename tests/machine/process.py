@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from greenlet import GreenletExit, greenlet
 
-from tests.machine.descriptors import Description
+from tests.machine.descriptors import Description, SignalFd
 from tests.machine.errors import refused
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ class Process:
         self.blocked: frozenset[int] = frozenset()
         self.pending: dict[int, Info] = {}
         self.wakeup_fd = -1
-        self.waits_for: frozenset[int] = frozenset()  # of sigtimedwait(2)
+        self.signalfds: list[SignalFd] = []
+        self.has_thread = False  # beside its first, in which no signal is blocked
+        self.taken: list[int] = []  # signals that came to that one
+        self.held = self.was_held = False  # it cannot run, but for dying of SIGKILL
         self.awake = True  # something that it waits for may have happened
         self.death_signal = 0
         self.is_subreaper = False
@@ -172,6 +175,9 @@ class Process:
             self.pending[signum] = info
             self.core_until = None
             self._go_on()
+            if self.held:
+                self.held = False
+                self.kernel.ready += [self] * (self.state == READY)
             self.wake()
             return
         if self.core_until is not None:
@@ -184,9 +190,18 @@ class Process:
             self.pending.pop(signal.SIGCONT, None)
         if signum not in self.blocked and self.ignores(signum):
             return
-        self.pending.setdefault(signum, info)
-        if signum not in self.blocked or signum in self.waits_for:
+        if self.has_thread and signum in self.blocked and self.kernel.random.random() < 0.5:
+            self.taken.append(signum)
+            if callable(self.handlers.get(signum)):
+                self._tell_wakeup_fd(signum)
             self.wake()
+            return
+        self.pending.setdefault(signum, info)
+        if signum not in self.blocked:
+            self.wake()
+        for each in self.signalfds:
+            if signum in each.signums:
+                each.touch()
 
     def ignores(self, signum: int, by_choice: bool = False) -> bool:
         handler = self.handlers.get(signum, signal.SIG_DFL)
@@ -209,7 +224,7 @@ class Process:
         self.awake = True
         if self.state == BLOCKED and self.greenlet is not None:
             self.state = READY
-            if not self.stopped:
+            if not (self.stopped or self.held):
                 self.kernel.ready.append(self)
 
     def deliver(self) -> None:
@@ -218,6 +233,12 @@ class Process:
         Python runs its handlers when all is delivered, by the numbers of their signals.
         """
         caught: list[int] = []
+        while self.taken:
+            signum = self.taken.pop()
+            if callable(self.handlers.get(signum)):
+                caught.append(signum)
+            else:
+                self._take(signum)
         while self.pending or self.stopped:
             if self.stopped:
                 self.kernel.switch_away(self)
@@ -231,12 +252,15 @@ class Process:
             del self.pending[signum]
             if callable(self.handlers.get(signum)):
                 caught.append(signum)
-                if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
-                    with suppress(OSError):  # it is full: warn_on_full_buffer is False
-                        self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
+                self._tell_wakeup_fd(signum)
             else:
                 self._take(signum)
         self._handle(caught)
+
+    def _tell_wakeup_fd(self, signum: int) -> None:
+        if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
+            with suppress(OSError):  # it is full: warn_on_full_buffer is False
+                self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
 
     def _handle(self, caught: list[int]) -> None:
         """Call the handlers; where one raises, the others are called later."""

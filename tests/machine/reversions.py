@@ -3,10 +3,6 @@
 In its place stands what was there before, or what would be without (tests/support/edits.py).
 """
 
-from __future__ import annotations
-
-import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.machine.generating import generated
@@ -39,26 +35,21 @@ def _edits(edit: tuple[str, ...]) -> tuple[Edit, ...]:
 
 
 LATER = "machine.running_s()", "machine.monotonic()"
-# The first of what `sigtimedwait` returned was read though its time was over.
-INFO = """(machine.sigtimedwait(watched, max(0.0, min(look_at - machine.monotonic(), 86400.0)))
-or type("Over", (), {"si_signo": signal.SIGALRM}))"""
 
 REVERSIONS = (
     # Time in which we could not run does not count
-    _one("sigtimedwait that is interrupted as its time ends returns what means nothing", "",
-         "run.launcher:_watch", "machine.sigwaitinfo(watched | {signal.SIGALRM})", INFO),
     _one("all deadlines run while the launch stands", "freeze",
-         "run.events:Loop._count", "machine.lose(self._seen - seen - counts_s)", "pass"),
+         "base.events:Loop._count", "machine.lose(self._seen - seen - counts_s)", "pass"),
     _one("a gap counts that is neither in a wait nor in a call", "freeze",
-         "run.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
-         "run.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
+         "base.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
+         "base.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
     _one("the grace runs while all stands", "freeze",
-         "run.events:Loop.alarm",
+         "base.events:Loop.alarm",
          "machine.monotonic if always else machine.running_s", "machine.monotonic"),
     _one("--hang-timeout counts time in which nobody could write", "freeze",
          "run.output:Output.silent_s", *LATER, "run.hang:HangHelp._quiet_s", *LATER),
     _one("a reader's patience is over with time in which it could not read", "freeze",
-         "run.output:Output.drain", *LATER, "run.output:Output._await_readers", *LATER),
+         "run.output:Output.await_readers", *LATER),
     _one("what workers leave has its grace while it is frozen", "freeze",
          "run.leftovers:_goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
@@ -66,7 +57,7 @@ REVERSIONS = (
          "run.tree:Tree.end",
          "deadline += max(0.0, now - seen - events.LATE_S)", "pass"),
     _one("our own words are dropped, as their reader was frozen", "freeze",
-         "run.say:write", "machine.monotonic() - began < patience_s + LATE_S", "True"),
+         "base.say:write", "passed_s < left_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.stops:Stops.heed",
          "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
@@ -92,6 +83,9 @@ REVERSIONS = (
              "not self._rules.return_s or not self.hello.epoch"),
     _one("output that nobody reads is lost with status 0", "",
          "run.output:Output._give_up", "self._has_failed |= not was_read", "pass"),
+    _one("another user's reader that pauses holds the guard up", "foreign",
+         "run.pipes:_without_waiting",
+         "machine.write_now(fd, bytes(data[:select.PIPE_BUF]))", "machine.write(fd, data)"),
     # Open files
     _one("the guard's limit of open files is as it was", "few-files",
          "run.output:Output.begin",
@@ -140,7 +134,7 @@ REVERSIONS = (
          "run.tree:send", "signals.send(process.pid, signum)", "pass",
          "run.tree:send", "is_same and (fd is None or not machine.signal_pidfd(fd, signum))",
          "is_same and fd is not None and machine.signal_pidfd(fd, signum)"),
-    _one("setsid refused ends the launch", "setsid", "run.signals:detach", "OSError", "KeyError"),
+    _one("setsid refused ends the launch", "setsid", "base.signals:detach", "OSError", "KeyError"),
     _one("waitid refused: how a worker has ended", "waitid",
          "run.processes:Processes._has_ended", "OSError", "KeyError"),
     _one("waitid refused: whether there are children", "waitid",
@@ -148,9 +142,14 @@ REVERSIONS = (
     _one("waitid refused: who was stopped", "waitid",
          "run.processes:Processes.a_child_changed", "OSError", "KeyError"),
     _one("epoll refused ends the launch", "epoll_create",
-         "run.events:Loop.__init__", "OSError", "KeyError"),
-    _one("setitimer refused ends the launch", "setitimer",
-         "run.launcher:_alarm", "OSError", "KeyError"),
+         "base.events:Loop.__init__", "OSError", "KeyError"),
+    _one("signalfd refused: no signal is heard", "signalfd4",
+         "base.events:Ear.__init__", "self._blocked is None", "False"),
+    # Heard by whom it is for
+    _one("what another thread takes is not heard", "thread",
+         "base.events:Ear.read", "self._pipe.read()", "()"),
+    _one("a guard that cannot hear is waited for", "hold",
+         "run.launcher:_Watch._must_have_heard", "machine.size_of(self._guard.channel)", "0"),
 )  # fmt: skip
 
 
@@ -166,16 +165,3 @@ def first_seed(reversion: Reversion, most: int = MOST_SEEDS) -> tuple[int, str] 
         if found and not broken(play(scenario)):
             return seed, found[0]
     return None
-
-
-def table(word: str, most: int, tell: Callable[[str], object] = print) -> int:
-    """Take back those that have the word in them; the result is how many are not seen."""
-    unseen = 0
-    for reversion in REVERSIONS:
-        if not re.search(word, reversion.words):
-            continue
-        found = first_seed(reversion, most)
-        unseen += found is None
-        seen = f"{found[0] + 1:6} seeds  {found[1].partition(':')[0]}" if found else "NOT SEEN"
-        tell(f"{reversion.nodes} node{'s' * (reversion.nodes > 1)}  {reversion.words}: {seen}")
-    return unseen

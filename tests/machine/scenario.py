@@ -1,7 +1,5 @@
 """A scenario: command lines, scripts, and what others do to them."""
 
-from __future__ import annotations
-
 import errno
 import signal
 from typing import NamedTuple
@@ -15,11 +13,10 @@ NEEDED = (
     ("pipe2", errno.ENFILE), ("execve", errno.EACCES), ("execve", errno.ENOMEM),
     ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("epoll_ctl", errno.ENOSPC),
 )  # fmt: skip
-TO_WAIT = ("rt_sigtimedwait", errno.ENOSYS)  # by which the launcher waits for signals
 # Calls that a launch does without (docs/limits.md).
 SPARED = (
     "memfd_create", "prctl", "pidfd_open", "pidfd_send_signal", "setsid", "epoll_create", "waitid",
-    "setitimer",
+    "setitimer", "signalfd4",
 )  # fmt: skip
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 PORT = 29400  # of the first node, where launchers meet
@@ -31,10 +28,11 @@ class Fault(NamedTuple):
     """Something that somebody else does at this time, or so long after a moment of the launch."""
 
     at_s: float
-    # "signal", "stop" (and continue); "freeze" of all; the wall "clock" jumps by so many seconds; a
-    # worker is killed as "memory" runs out; of a node "pause", "cut", "power", "return" (its
-    # launcher is killed, and somebody starts it again after that time); "silent" (strangers who
-    # say nothing) and "digits" (one whose name has thousands of them) where the launchers meet
+    # "signal", "stop" (and continue), "hold" (it runs no more until it is killed); "freeze" of all;
+    # the wall "clock" jumps by so many seconds; a worker is killed as "memory" runs out; of a node
+    # "pause", "cut", "power", "return" (its launcher is killed, and somebody starts it again after
+    # that time); "silent" (strangers who say nothing) and "digits" (one whose name has thousands of
+    # them) where the launchers meet
     what: str
     to: str | int = ""  # "launcher", "guard", or a worker: one of those that run
     number: int = 0  # the signal, or by how many seconds the clock jumps
@@ -76,7 +74,9 @@ class Scenario(NamedTuple):
     free_s: float = 0.0  # for the memory of a worker, or of what it has started, to be given back
     call_s: float = 2e-5  # that a call takes, at most
     pids: int = 32768  # numbers of processes that there are
+    has_thread: bool = False  # the launcher has a second one, which takes signals
     disk: int | None = None  # bytes that it has left; None: enough
+    is_foreign: bool = False  # who reads is another user
 
     def flag(self, name: str) -> str | None:
         """The value of a flag of all nodes."""
@@ -90,13 +90,14 @@ class Scenario(NamedTuple):
             self.mute and "mute", self.core_s and "core", self.free_s and "free",
             (self.unable is not None or len(set(map(len, self.argvs))) > 1) and "unable",
             self.files_most < 1024 and "few-files", any(self.latencies) and "far",
+            self.has_thread and "thread", self.is_foreign and "foreign",
         }  # fmt: skip
         return found.issuperset(what.split())
 
     @property
     def is_needed_refused(self) -> bool:
         """Whether a call is refused that a launch cannot do without."""
-        return self.refused is not None and self.refused[:2] in (*NEEDED, TO_WAIT)
+        return self.refused is not None and self.refused[:2] in NEEDED
 
     def is_refused(self, call: str) -> bool:
         return self.refused is not None and self.refused.call == call

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
-from spawnlaunch import machine
-from spawnlaunch.run.signals import STACKS
+from spawnlaunch.base import machine
+from spawnlaunch.base.signals import STACKS
+from spawnlaunch.run.environment import STACK_FILES, WITNESS
+from spawnlaunch.witness import stack_file
 from tests.machine.process import Process
 
 MOST_S = 60.0  # that a script waits for another
@@ -86,8 +89,13 @@ class Player:
         try:
             if script.told is not None:
                 machine.signal(signal.SIGTERM, self._told)
-            if script.shows_stacks:
-                machine.signal(STACKS, self._show)
+            environ, pid = self.process.environ, machine.getpid()
+            # What a worker forks inherits that.
+            if script.shows_stacks and environ.get(WITNESS) == str(pid) and STACK_FILES in environ:
+                path = stack_file(environ[STACK_FILES], pid)
+                with suppress(OSError):  # the launch is over
+                    fd = machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                    machine.signal(STACKS, lambda *_: self._show(fd))
             return self._steps(script.steps)
         except _Told:
             machine.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -98,10 +106,10 @@ class Player:
             self._is_told = True
             raise _Told
 
-    def _show(self, *_: Any) -> None:
-        """As faulthandler does, which is registered for the signal."""
+    def _show(self, fd: int) -> None:
+        """As faulthandler does, which is registered for the signal (`witness.begin`)."""
         with suppress(OSError):
-            machine.write(2, STACK)
+            machine.write(fd, STACK)
 
     def _steps(self, steps: Sequence[Step]) -> int:
         for step in steps:

@@ -1,7 +1,5 @@
 """What happens to few launches only, on top of what may happen to any."""
 
-from __future__ import annotations
-
 import errno
 import signal
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from random import Random
 from typing import TypeAlias
 
 from tests.machine import scripts
-from tests.machine.scenario import NEEDED, SPARED, TO_END, TO_WAIT, Fault, Refusal, Scenario
+from tests.machine.scenario import NEEDED, SPARED, TO_END, Fault, Refusal, Scenario
 from tests.machine.scripts import End, Follow, Ignore, Say, Script, Start, Work
 
 Kind: TypeAlias = "Callable[[Random, Scenario], Scenario]"
@@ -162,11 +160,25 @@ def _suspended_as_they_end(random: Random, made: Scenario) -> Scenario:
     return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
 
 
-def _launcher_may_not_wait(random: Random, made: Scenario) -> Scenario:
-    """For signals, from some time on: then it cannot go on, and its guard ends all."""
-    refusal = Refusal(*TO_WAIT, after=random.randrange(1, 5))
-    told = Fault(2.0 * random.random(), "signal", "launcher", int(signal.SIGUSR1), since="started")
-    return made._replace(refused=refusal, faults=(told,) * 4)
+def _other_threads_take_signals(random: Random, made: Scenario) -> Scenario:
+    """Of the launcher: two that end the job come at once, and others."""
+    at_s = 2.0 * random.random()
+    several = random.sample((*TO_END, signal.SIGUSR1), random.randrange(3))
+    told = tuple(Fault(at_s, "signal", "launcher", int(n), since="started") for n in several)
+    return made._replace(has_thread=True, faults=(*made.faults[:1], *told))
+
+
+def _guard_is_held(random: Random, made: Scenario) -> Scenario:
+    """It cannot run any more; before or after that the launcher is told to end the job."""
+    deaf = tuple(map(scripts.lasting, made.scripts))
+    at_s, number = random.random(), int(random.choice(TO_END))
+    later_s = at_s + random.choice((0.001, 3.0, 100.0))
+    since = random.choice(("started", "told"))
+    faults = (
+        Fault(at_s, "hold", "guard", since=since),
+        Fault(later_s, "signal", "launcher", number, since="started"),
+    )
+    return made._replace(scripts=deaf, faults=faults)
 
 
 def _stacks_are_shown(random: Random, made: Scenario) -> Scenario:
@@ -213,8 +225,8 @@ SELDOM: dict[bool, tuple[Kind, ...]] = {
     True: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
         _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
-        _stacks_are_shown, _all_stands_as_they_are_told, _launcher_may_not_wait,
-        _suspended_as_they_end,
+        _stacks_are_shown, _all_stands_as_they_are_told, _suspended_as_they_end,
+        _other_threads_take_signals, _guard_is_held,
     ),
     False: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,

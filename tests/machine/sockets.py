@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.machine.process import Process
 
 
-class Datagram(Description):
+class Name(Description):
     """A socket that only holds a name or a port; another of the same name is refused."""
 
     kind = stat.S_IFSOCK
@@ -71,7 +71,7 @@ class Socket:
     def bind(self, address: Any) -> None:
         self._begin("bind")
         what, node = self._what, self._what.node
-        if isinstance(what, Datagram):
+        if isinstance(what, Name):
             if address in node.sockets:
                 raise refused(errno.EADDRINUSE)
             what.name = address
@@ -86,6 +86,8 @@ class Socket:
 
     def listen(self, backlog: int = 0) -> None:
         self._begin("listen")
+        if isinstance(self._what, Name):
+            return
         key = (self._what.node, self._what.port)
         if key in self._what.node.network.listeners:
             raise refused(errno.EADDRINUSE)

@@ -7,7 +7,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.gang import messages, wire
 from tests.machine.network import Tcp
 from tests.machine.node import Node

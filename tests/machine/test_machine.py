@@ -1,7 +1,5 @@
 """The simulated machine is as Linux is, the same for each seed, and no launch breaks in it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,16 +17,13 @@ from tests.support import edits
 # What was broken once, and is not any more: the seed, the number of nodes, and how.
 ONCE_BROKEN = {
     (46518, 1): "status 0 though output was lost: nobody read the line that said so, either",
-    (33, 1): "workers were killed at once: all stood still after the calls, and before the wait",
     (6786, 1): "what did not die at once was left: all stood still just after a wait for its death",
     (9726, 1): "of one that had ended, as the guard was stopped, it was said that it still ran",
     (41, 6): "a name server was asked once more for each port",
     (6988, 1): "who exited while the launcher stood was named before the abort that he died of",
     (3905, 1): "likewise of who was killed",
-    (221, 1): "an error of ours where the last worker's end cannot be watched (epoll_ctl, ENOSPC)",
     (83090, 1): "of nobody it was said that he did not die, as the launcher was killed at the end",
     (20766, 1): "what did not die at once was said to be left, as all stood still after the kill",
-    (871, 1): "an error of ours where epoll is refused with EINVAL",
     (423045, 6): "a launcher that cannot take part was stopped, and had no time left to say so",
     (62, 6): "of several nodes, what workers had left was killed as soon as they had ended well",
 }
@@ -53,15 +48,15 @@ def test_each_call_of_the_door_has_its_counterpart():
 
 # What a simulated launch has not come to yet: there it is an error, and so is seen.
 NOT_SIMULATED = frozenset({
-    *("call", "hands_out_lines", "ioctl", "name_of_user", "posix_spawn", "recv_fds"),
-    *("sched_getaffinity", "sched_setaffinity", "send_fds", "socket_of", "socketpair", "symlink"),
+    *("call", "ioctl", "name_of_user", "posix_spawn", "recv_fds"),
+    *("sched_getaffinity", "sched_setaffinity", "send_fds", "socketpair", "symlink"),
 })  # fmt: skip
 
 
 # How often each property has something to judge there, at least: else it would hold of nothing.
 LEAST = 2
 NOT_OF_SEVERAL = {"all_of_it_is_kept"}
-SEEDS = {1: 800, 3: 120}  # by the number of nodes; test_seeds.py plays those after them
+SEEDS = {1: 500, 3: 120}  # by the number of nodes; test_seeds.py plays those after them
 
 
 @pytest.mark.parametrize("nodes", SEEDS, ids=["one node", "several"])

@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spawnlaunch import cpuset
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.base import cpuset
+from spawnlaunch.base.cpuset import CpuSet
 from tests.machines.tree import Gpu, Machine
 
 Facts = dict[str, Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
+from spawnlaunch.base import cpuset
 from spawnlaunch.node import Node, pci
 
 NVIDIA, AMD, INTEL, ASPEED, INFINIBAND = "nvidia", "amd", "intel", "aspeed", "infiniband"
@@ -41,6 +41,7 @@ class Gpu(NamedTuple):
     model: int = 0x20B0
     memory_node: int | None = None  # the NUMA node that is its memory
     minor: int | None = None  # of its device file, where the driver does not count by position
+    driver: str | None = None  # what the kernel's link names; "": nothing serves it; None: no link
 
 
 class Machine(NamedTuple):
@@ -189,6 +190,8 @@ def _write_function(directory: Path, gpu: Gpu) -> None:
     write(directory / "numa_node", gpu.numa)
     write(directory / "local_cpulist", gpu.cpus)
     write(directory / "local_cpus", _mask(cpuset.parse(gpu.cpus)))
+    if gpu.driver:
+        (directory / "driver").symlink_to(f"../../drivers/{gpu.driver}")
     if gpu.vendor == INTEL:
         for tile in range(gpu.parts):  # as the xe driver shows them
             (directory / f"tile{tile}").mkdir()
@@ -198,7 +201,7 @@ def _write_function(directory: Path, gpu: Gpu) -> None:
 
 def _write_nvidia(base: Path, machine: Machine) -> None:
     for i, gpu in enumerate(machine.gpus):
-        if KINDS[gpu.vendor][0] == pci.NVIDIA:
+        if KINDS[gpu.vendor][0] == pci.NVIDIA and gpu.driver in (None, "nvidia"):
             directory = base / address(machine, i)
             uuid = f"GPU-{i:08x}-0000-0000-0000-000000000000"
             minor = i if gpu.minor is None else gpu.minor

@@ -11,6 +11,7 @@ ON_A_TERMINAL = f"$ script -qec '{HERE} --nproc 2 --debug 1 x.py' /dev/null"
 
 ROWS = [
     Row(f"{NODES} --token-file none x.py", "--token-file none", "No such file or directory", "> none makes one", f"{L} --token-file none x.py"),
+    Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN_FILE is empty", "no secret would be asked for", "unset SPAWNLAUNCH_TOKEN_FILE", f"{L} x.py", {"SPAWNLAUNCH_TOKEN_FILE": ""}),
     Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN has 3 bytes", "must have 16 to 4096", "base64 makes one", f"{L} x.py", {"SPAWNLAUNCH_TOKEN": "abc"}),
     Row(f"{NODES} --rdzv-backend c10d --rdzv-conf is_host=1 x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
     Row(f"{NODES.replace('127.0.0.1', '192.0.2.1')} x.py", "the launchers cannot meet at 192.0.2.1:", "Cannot assign requested address; this machine is to have the hub", "type --rdzv-endpoint HOST:PORT", f"{L} x.py"),
@@ -24,10 +25,10 @@ ROWS = [
     Row(f"{L} --log-dir s/0 x.py", "cannot make the directory", "/s/0 is a link of another user's (uid 1234), where everybody may write", "name another directory with --log-dir", f"{L} --log-dir s/1 x.py", prepare=PLANT),
     Row(f"{L} --result s/0 x.py", "--result s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} --result s/1 x.py", prepare=PLANT),
     Row(f"{L} x.py", "TORCHELASTIC_ERROR_FILE=s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "s/0"}, prepare=PLANT, mend="export TORCHELASTIC_ERROR_FILE=s/1"),
-    Row(f"{L} x.py", "cannot make the directory none/spawnlaunch-", "No such file or directory", "set TMPDIR to a place that can be written", f"{L} x.py", {"TMPDIR": "none"}, mend="export TMPDIR=/tmp"),
+    Row(f"{L} x.py", "cannot make the directory", "No such file or directory", "set TMPDIR to a place that can be written", f"{L} x.py", {"TMPDIR": "none"}, mend="export TMPDIR=/tmp"),
     Row(f"{L} --nproc 2 --preload no_such x.py", "--preload no_such", "cannot be imported", "leave it out", f"{L} --nproc 2 x.py"),
     Row(f"{L} --nproc 2 --preload threading_one x.py", "--preload threading_one", "workers cannot be forked from here", "leave the module out", f"{L} --nproc 2 x.py", {"PYTHONPATH": "."}, prepare="printf 'import threading, time\\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\\n' >threading_one.py"),
-    Row(f"$ python -m tests.support.refusing rt_sigtimedwait {HERE} --quiet x.py", "the system refuses sigtimedwait", "Operation not permitted", "docker run --security-opt seccomp=unconfined", f"{L} x.py", status=71),
+    Row(f"$ python -m tests.support.refusing getppid {HERE} --quiet x.py", "the system refuses getppid", "Operation not permitted", "docker run --security-opt seccomp=unconfined", f"{L} x.py", status=71),
     Row(f"$ unshare --mount sh -c 'mount -t tmpfs none /dev && exec {HERE} --quiet x.py >&-'", "stdout is closed", "there is no /dev/null to have instead: No such file or directory", "type 1>FILE", f"$ unshare --mount sh -c 'mount -t tmpfs none /dev && exec {HERE} --quiet x.py 1>FILE'"),
     Row("$ " + HERE + " --version >&-", "cannot write to stdout", "it is closed", "name a file that can be written", "$ " + HERE + " --version >FILE", status=74),
     Row("$ " + HERE + " --version >/dev/full", "cannot write to stdout", "No space left on device", "name a file that can be written", "$ " + HERE + " --version >FILE", status=74),

@@ -5,11 +5,12 @@ from tests.messages.row import HERE, ONE_EACH, SHELL, STEP, Row
 MPICH = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
 FLUX = {"FLUX_TASK_RANK": "2", "FLUX_JOB_SIZE": "4", "FLUX_TASK_LOCAL_ID": "0", "FLUX_JOB_NNODES": "2", "FLUX_JOB_ID": "f1"}  # fmt: skip
 PALS = {"PALS_RANKID": "0", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "1", "PALS_APID": "a"}
-JSRUN = {"JSM_NAMESPACE_RANK": "2", "JSM_NAMESPACE_SIZE": "4", "JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_LOCAL_SIZE": "2", "LSB_JOBID": "1"}  # fmt: skip
 PLATFORM = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "23456"}
 POD = {"JOB_COMPLETION_INDEX": "1"}
 PBS = {"PBS_JOBID": "1", "PBS_NODEFILE": "none"}
 GRID = {"JOB_ID": "1", "NSLOTS": "2", "PE_HOSTFILE": "none"}
+LSF = {"LSB_JOBID": "1", "LSB_DJOB_HOSTFILE": "none"}
+OAR = {"OAR_JOB_ID": "1", "OAR_NODEFILE": "none"}
 KUBEFLOW = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "h", "PET_MASTER_PORT": "23456"}  # fmt: skip
 ANYWHERE = "--standalone x.py"
 OMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}  # fmt: skip
@@ -29,13 +30,14 @@ def counts(text: str, why: str) -> Row:
 
 MODES = [
     Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "type --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
-    Row("--role ps --master-port 29511 x.py", "--role ps", "several programs (OMPI_NUM_APP_CTX=2), and no task can know", "leave --role out", "--master-port 29511 x.py", {**OMPI, "OMPI_NUM_APP_CTX": "2"}),
     Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "type --standalone", ANYWHERE, ONE_EACH),
     Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 says that there are several", "leave one", ANYWHERE),
     Row("--nproc 2 x.py", "Slurm has started 2 tasks", "cannot start workers too", "srun", "x.py", STEP),
     Row("--nproc 2 x.py", "2 nodes (SLURM_JOB_NUM_NODES)", "srun is missing", "--standalone", "--nproc 2 --standalone x.py", SHELL),
     Row("x.py", "PBS_NODEFILE cannot be read here", "may have given this job several hosts", "type --standalone", ANYWHERE, PBS),
     Row("x.py", "PE_HOSTFILE cannot be read here, and NHOSTS is not set", "may have given this job several", "--nnodes N --node-rank N --master-addr HOST", f"{BY_HAND} x.py", GRID),
+    Row("x.py", "no list of hosts (LSB_HOSTS, LSB_MCPU_HOSTS,", "so LSF may have given this job several hosts", "type --standalone", ANYWHERE, LSF),
+    Row("x.py", "no list of hosts (OAR_NODEFILE, OAR_NODE_FILE,", "so OAR may have given this job several hosts", "type --standalone", ANYWHERE, OAR),
     Row("--world-size 3 x.py", "--world-size 3", "but it is 4 (SLURM_STEP_NUM_TASKS)", "leave --world-size out", "x.py", STEP),
     Row("--nproc 2 --world-size 3 x.py", "--world-size 3", "but it is 2", "leave --world-size out", "--nproc 2 x.py"),
     Row("x.py", "HPE PALS exports no world size here", "no world size", "type --world-size N", "--world-size 1 --master-addr h x.py", PALS),
@@ -55,7 +57,6 @@ MASTER = [
     Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "type --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
     Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "type --master-addr HOST", f"{BY_HAND} x.py"),
     Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "type --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
-    Row("x.py", "LSB_DJOB_RANKFILE names no host", "cannot be read, or this jsrun uses some", "type --master-addr HOST", "--master-addr h x.py", JSRUN),
     Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "type --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
     Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "type --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
     Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "type --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
@@ -63,17 +64,18 @@ MASTER = [
     Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "type --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
     Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "type --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
     Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "type unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
+    Row("x.py", "MASTER_ADDR: 'localhost:29500'", "has a port, which is another flag's", "type --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
     Row("x.py", "MASTER_PORT='x'", "is not a port", "type unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
     Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "type 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
     Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
 ]  # fmt: skip
 PIECES = [
-    Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which srun sets", "a wrapper script, env, sudo or a container has taken it away", "let it pass: env without -i and without -u SLURM_PROCID", "x.py", STEP),
-    Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "has taken it away", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
+    Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which Slurm sets", "a wrapper (env -i, srun --export=NONE, sudo, a container) may have taken it away", "have it hand it on, or, for this machine alone, type", "x.py", STEP),
+    Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "may have taken it away", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
 ]  # fmt: skip
 CLEAN = "$ mpirun --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH " + HERE
 AMONG_OTHERS = [
-    Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have Open MPI start sh -c", f"{CLEAN} --explain --standalone x.py"),
+    Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have it hand them on, or, for this machine alone, type", f"{CLEAN} --explain --standalone x.py"),
     Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "type --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
 ]  # fmt: skip
 EVEN = [

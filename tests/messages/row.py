@@ -27,7 +27,8 @@ class Row(NamedTuple):
 
     A line that begins with "$ " is typed into a shell as it stands, any other follows --explain.
     Both have a directory with x.py, which does nothing, `two`, the files of a machine with two
-    devices, and `hosts`, which names one. PORT and PORT2 are free ports.
+    devices, `wsl`, those of one under WSL, and `hosts`, which names one. PORT and PORT2 are free
+    ports.
     """
 
     wrong: str

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import walk
-from spawnlaunch.errors import UsageError
-from spawnlaunch.flags import Page
+from spawnlaunch.base.errors import UsageError
+from spawnlaunch.cli.flags import Page
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import sites
@@ -56,6 +56,10 @@ def furnish(directory: Path) -> Path:
         device.mkdir(parents=True)
         (device / "class").write_text("0x030200\n")
         (device / "vendor").write_text("0x10de\n")
+    wsl = directory / "wsl"
+    for file in ("sys/devices/system/cpu/online", "dev/dxg"):
+        (wsl / file).parent.mkdir(parents=True)
+        (wsl / file).write_text("0-7\n")
     return directory
 
 
@@ -78,7 +82,7 @@ def here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def error_of(line: str, row: Row, directory: Path) -> str:
     """What this line of flags is refused with; "" where it shows its plan."""
-    environ = environ_of(row, directory)
+    environ, before = environ_of(row, directory), os.environ.copy()
     os.environ.clear()
     os.environ.update(environ)
     words = [os.path.expandvars(word) for word in shlex.split(line)]
@@ -88,6 +92,9 @@ def error_of(line: str, row: Row, directory: Path) -> str:
         return str(error)
     except Page:
         return ""
+    finally:  # the next row has none of it
+        os.environ.clear()
+        os.environ.update(before)
     raise AssertionError(f"{line} has launched something")
 
 
@@ -149,14 +156,15 @@ def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
     "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
-    "has lost Slurm's variables": "tests/slurm/test_lines.py, in a batch script",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",
+    "needs shtab": "tests/test_completion.py, without it",
     "a debugger holds": "tests/run/test_stopped.py",
     "a process that imports it": "no process can be forked: root, who runs the tests, always may",
     "the system refuses files in memory": "tests/run/test_refused_calls.py",
     "; type rm -r ": "likewise, where two calls are refused",
     "cannot write to our": "tests/run/test_lost_output.py",
+    "no CPU is visible here": "tests/world/test_by_word.py, where none is shown",
     "host number ": "the launcher asks for the first host only",
 }
 

@@ -23,8 +23,7 @@ import psutil
 import pytest
 
 from tests.mutants import engine
-from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.mutate import ROOT, Mutant, mutants, mutated
+from tests.mutants.mutate import EQUIVALENT, ROOT, Mutant, mutants, mutated
 
 MODULE_S = 900.0
 HELD = 0.95  # that have to die
@@ -48,6 +47,7 @@ GANG = "decisions hub member simulation wire connections settings words"
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
+    "base": Room((*_files("base", "reading records"), *_files("run", RUN)), 300, 40, seldom=15),
     "run": Room(_files("run", RUN), 300, 40, seldom=15),
     "gang": Room(_files("gang", GANG), 20, 150),
 }
@@ -58,7 +58,7 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
     "run/hang/together": "gang/test_launches",
     "run/hang": "run/test_hang run/test_gaps",
-    "run/keyboard": "run/test_terminal run/test_standard_streams",
+    "run/debug": "run/test_terminal run/test_standard_streams",
     "run/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_local",
@@ -71,7 +71,7 @@ OF_PARTS = {
     "run/test_stopped run/test_orphans",
     "run/processes": "run/test_orphans run/test_first_failure run/test_signals run/test_stopped "
     "run/test_refused_calls",
-    "run/signals": "run/test_signals run/test_stopped run/test_early_signals",
+    "base/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent messages/test_messages",
@@ -87,7 +87,7 @@ OF_PARTS = {
     "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",
-    "world/advice": "calling/test_scripts",
+    "world/refusals": "calling/test_scripts",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
     "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
     "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",

@@ -5,8 +5,6 @@ entered them, the quickest first; then it plays the simulated launches that have
 fork and the tests until the first that fails. A launcher that a test starts is a fork too.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import os

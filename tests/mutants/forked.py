@@ -5,11 +5,8 @@ or the lines behind -c, once its streams, directory, group and environment are a
 for.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -56,7 +53,9 @@ def _become(words: list[str], environ: Mapping[str, str], kept: Any) -> None:
         sys.argv, sys.orig_argv = words[2:], words
         sys.path.insert(0, os.getcwd())
         if words[1] == "-m":
-            runpy.run_module("spawnlaunch.__main__", run_name="__main__", alter_sys=True)
+            from spawnlaunch.__main__ import launch
+
+            sys.exit(launch())
         else:
             sys.argv = ["-c", *words[3:]]
             exec(compile(words[2], "<string>", "exec"), {"__name__": "__main__"})

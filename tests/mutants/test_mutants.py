@@ -1,7 +1,5 @@
 """The program that tries mutants: what it makes, and what it leaves out."""
 
-from __future__ import annotations
-
 import ast
 import gc
 
@@ -9,8 +7,7 @@ import pytest
 
 from spawnlaunch.binding import cores
 from tests.mutants import engine
-from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.mutate import ROOT, mutants, mutated
+from tests.mutants.mutate import EQUIVALENT, ROOT, mutants, mutated
 
 CORES = "spawnlaunch/binding/cores.py"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch import node as nodes
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.node import Node, devices, pci
 from spawnlaunch.node.accelerators import TABLE, Accelerator
 from spawnlaunch.node.visible import visible

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 
 CPUS = st.frozensets(st.integers(0, 2000), max_size=300)
 

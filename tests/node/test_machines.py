@@ -2,9 +2,9 @@
 
 import pytest
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
+from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node.visible import visible
 from tests import machines
 from tests.binding.scenarios import addresses, devices

@@ -25,10 +25,16 @@ def runs_here(block: Block) -> bool:
 
 
 SHOWN = [pytest.param(page, id=name(page)) for page in pages()]
-RUN = [pytest.param(page, id=name(page)) for page in pages() if any(map(runs_here, blocks(page)))]
+MINUTES = ("classify", "language-model", "scaling")  # pages that train for that long
+RUN = [
+    pytest.param(
+        page, id=name(page), marks=pytest.mark.nightly if page.stem in MINUTES else pytest.mark.full
+    )
+    for page in pages()
+    if any(map(runs_here, blocks(page)))
+]
 
 
-@pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, tmp_path: Path):

@@ -12,7 +12,7 @@ from tests.support.launching import ROOT, run
 from tests.support.required import require_programs
 
 COMMITTED = ROOT / "docs"
-SHOWN = ("rank 0  local 0  numa", "failed first: rank 1", "status 1", "the others wait for it")
+SHOWN = ("rank 0  local 0  numa", "failed first: rank 1", "status 1", "the others wait for rank 1")
 
 
 def said(path: Path) -> str:
@@ -22,7 +22,7 @@ def said(path: Path) -> str:
 
 
 def check(place: Path) -> None:
-    assert "the others wait for it" in said(place / "top.svg")
+    assert "the others wait for rank 1" in said(place / "top.svg")
     lines = said(place / "recording.svg")
     assert [scene.line for scene in SCENES if f"$ {scene.line}" not in lines] == []
     assert [words for words in SHOWN if words not in lines] == []

@@ -6,13 +6,14 @@ torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp does (DumpPipe), and the file t
 Rank 1 leaves out the third collective.
 """
 
-import faulthandler
 import os
 import threading
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace
+
+from spawnlaunch import witness
 
 RANK = os.environ["RANK"]
 
@@ -27,7 +28,7 @@ def listen(pipe: str) -> None:
 
 
 def main() -> None:
-    faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
+    witness.begin()
     dist.init_process_group("gloo")
     numbers = torch.ones(4)
     dist.all_reduce(numbers)

@@ -1,7 +1,5 @@
 """Who is waited for, in generated trainings: those that are late in each step, and nobody else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 
@@ -167,4 +165,18 @@ ANSWERS = st.builds(
 def test_no_records_break_it(told: dict[int, asked.Testimony]):
     verdict = culprits.judged(told)
     assert {each.rank for each in verdict.culprits} <= set(told)
-    assert all(each.words for each in verdict.culprits)
+    said = culprits.waited_for(verdict.culprits)
+    assert len(said) <= len(verdict.culprits)
+    for rank, words in said:
+        assert words.startswith("the others wait for rank")
+        assert str(rank) in words
+
+
+def test_ranks_that_hang_before_one_line_have_one_sentence_and_slow_ones_each_their_own():
+    hang = culprits.Culprit(2, 4.2, 0.0, "a.py:7 (all_reduce)", "a.py:5")
+    slow = culprits.Culprit(5, 0.02, 0.029, "a.py:7 (all_reduce)", "")
+    assert culprits.waited_for([hang, hang._replace(rank=3, late_s=5.0), slow]) == [
+        (2, "the others wait for ranks 2-3, 5.0 s so far, before a.py:7 (all_reduce); "
+            "they are at a.py:5"),
+        (5, "the others wait for rank 5, 20 ms of each 29 ms, before a.py:7 (all_reduce)"),
+    ]  # fmt: skip

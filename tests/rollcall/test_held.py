@@ -23,7 +23,6 @@ FILES = {"freezer.state": "FROZEN", "cgroup.freeze": "1"}
 def running() -> Iterator[int]:
     """A process that has said that it is ready; its pid."""
     with subprocess.Popen([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE) as process:
-        assert process.stdout
         try:
             process.stdout.readline()
             yield process.pid

@@ -106,11 +106,11 @@ def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Pat
         launchers.start(name, *flags, *HANG, f"--node-rank={node_rank}", TRAINS)
     assert launchers.statuses() == {"a": 124, "b": 124}
     assert re.search(
-        r"this is where 4 of 4 ranks of all nodes are:\n"
+        r"flight recorder, all nodes: collective 4 of group 0: ranks 0-2 in all_reduce"
+        r" of Float\[4\]; rank 3 not there, last in 3, all_reduce of Float\[4\]\n"
+        r"spawnlaunch: this is where 4 of 4 ranks of all nodes are:\n"
         r"spawnlaunch:   rank 3 is in load \(of_several_nodes.py:\d+\)\n"
-        r"spawnlaunch:   ranks 0-2 wait in all_reduce \(of_several_nodes.py:\d+\)\n"
-        r"spawnlaunch: flight recorder, all nodes: collective 4 of group 0: ranks 0-2 in all_reduce"
-        r" of Float\[4\]; rank 3 not there, last in 3, all_reduce of Float\[4\]\n",
+        r"spawnlaunch:   ranks 0-2 wait in all_reduce \(of_several_nodes.py:\d+\)\n",
         launchers.said("a"),
     ), launchers.said("a")
     assert "of all nodes" not in launchers.said("b")

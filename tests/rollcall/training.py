@@ -1,7 +1,5 @@
 """A training of several ranks as their answers tell it: who comes when to which collective."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple

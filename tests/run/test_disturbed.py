@@ -1,10 +1,8 @@
 """What others do while a launch runs, or had done before: what was right stays right."""
 
-import glob
 import os
 import shutil
 import sys
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -12,20 +10,9 @@ import pytest
 
 from tests.support.launching import ROOT
 from tests.support.matrix import mostly_full
-from tests.support.processes import children, until
 from tests.support.watching import launched
 
 WELL, FAILS = "exit 0", "exit 3"
-SETTLED = "memfd:spawnlaunch-said"  # among a guard's files, once it has what its end needs
-
-
-def settled(launcher: int) -> bool:
-    """Whether the guard, which is one of the launcher's children, has what its end needs."""
-    for file in (file for child in children(launcher) for file in glob.glob(f"/proc/{child}/fd/*")):
-        with suppress(FileNotFoundError):  # it is closed meanwhile
-            if SETTLED in os.readlink(file):
-                return True
-    return False
 
 
 @pytest.fixture
@@ -77,7 +64,6 @@ def test_status_and_report_are_those_of_the_workers(
     command, environ = of_package(package)
     with launched(*words, directory=tmp_path, environ=environ, command=command) as one:
         one.read_until(1)
-        until(lambda: settled(one.pid), "the guard has what its end needs")
         DISTURBED[how](package, tmp_path / "tmp")
         Path("go").touch()
         assert one.status() == int(then.split()[1]), one.stderr

@@ -35,7 +35,7 @@ def at(event, arguments):
     passed += 1
     if passed == moment:
         with open(word, "w") as file:
-            file.write("first" if "spawnlaunch.cli" not in sys.modules else "later")
+            file.write("first" if "spawnlaunch.cli.parsing" not in sys.modules else "later")
         os.kill(launcher, signum)
 
 sys.addaudithook(at)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.node.cgroup import MemoryKills
-from spawnlaunch.run.report import out_of_memory
+from spawnlaunch.run.endings import out_of_memory
 from tests.support.launching import FAMILY, HOST, WORKERS, clean_environ, launch
 from tests.support.watching import KILLED, launched
 
@@ -24,6 +24,7 @@ FAIL = WORKERS / "fail.py"
 def script(directory: Path, text: str) -> Path:
     path = directory / "script.py"
     path.write_text("import os, signal, sys, time\nrank = os.environ['RANK']\n"
+                    f"here = {str(directory)!r}\n"
                     + textwrap.dedent(text))  # fmt: skip
     return path
 
@@ -39,7 +40,7 @@ def test_a_failure_is_reported_by_lines_and_in_a_file_for_every_rank(tmp_path: P
     assert "failed first: rank 1 on " in named
     for rank, line in zip((0, 2), others, strict=True):
         assert f"rank {rank}" in line
-        assert "died of SIGTERM from the launcher" in line
+        assert "was stopped by the launcher" in line
     result = json.loads(path.read_text())
     zero, one, _ = ranks = result.pop("ranks")
     del result["host"]
@@ -74,18 +75,109 @@ def test_the_last_lines_of_the_first_failure_come_last(tmp_path: Path):
     text = """
         if rank == '1':
             print('\\n'.join(f'line {i}' for i in range(100)), file=sys.stderr)
+            while not os.path.exists(here + '/ready'): time.sleep(0.01)
             raise ValueError('the very reason')
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit('rank 0 ends too'))
+        open(here + '/ready', 'w')
         time.sleep(600)
     """
-    for flags in ((), ("--log-dir", tmp_path, "--redirects", 2), ("--local-ranks-filter", 0)):
+    kept = ("--log-dir", tmp_path, "--redirects", 2)
+    for flags in ((), kept, ("--local-ranks-filter", 0)):
         done = launch("--nproc", 2, *flags, script(tmp_path, text))
         _, report = done.stderr.split(f"the last lines of rank 1 on {HOST}:\n")
         lines = report.splitlines()
         assert done.returncode == 1
+        if flags == kept:
+            assert lines.pop().endswith("/1/stderr.log")
         assert lines[-1] == "ValueError: the very reason"
         assert "Traceback (most recent call last):" in lines
         assert "line 99" in lines
         assert "line 10" not in lines
+
+
+# Of the worker that fails: how it does, and whether the launcher's stderr has all of that last.
+WAYS_TO_FAIL = {
+    "raises": ("raise ValueError('the very reason')", 1),
+    "records": (
+        "from torch.distributed.elastic.multiprocessing.errors import record\n"
+        "@record\ndef main():\n    raise ValueError('the very reason')\nmain()",
+        1,
+    ),
+    "chains": (
+        "try:\n    int('x')\nexcept ValueError as error:\n"
+        "    raise RuntimeError('the very reason') from error",
+        1,
+    ),
+    "says more to stdout": (
+        "import atexit; atexit.register(print, 'more')\nraise ValueError('the very reason')",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_FAIL)
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_a_traceback_that_was_shown_last_is_not_shown_again(way: str, nproc: int, tmp_path: Path):
+    fails, times = WAYS_TO_FAIL[way]
+    path = tmp_path / "script.py"
+    path.write_text(f"import os, time\nif os.environ['RANK'] == '1': time.sleep(600)\n{fails}\n")
+    with launched("--nproc", nproc, path, directory=tmp_path, preexec=stdout_as_stderr) as one:
+        assert one.status() == 1
+    if nproc == 1:  # it writes there by itself, and only what `record` has kept is known
+        times = 1 + (way == "records")
+    assert one.stderr.count("Error: the very reason\n") == times, one.stderr
+
+
+def stdout_as_stderr() -> None:
+    os.dup2(2, 1)
+
+
+KEEPING = {
+    "--log-dir {0}": "{0}/me/attempt_1/1/stderr.log",
+    "--log-dir {0} --redirects 3": "{0}/me/attempt_1/1/stderr.log",
+    "--log-dir {0} --redirects 1:2": "{0}/me/attempt_1/1/stderr.log",
+    "--log-dir {0} --redirects 1": "{0}/me/attempt_1/1/stdout.log",
+    "--log-dir {0} --tee 3": "{0}/me/attempt_1/1/stderr.log",
+    "--log-dir {0}/{{rank}}-{{restart}}": "{0}/1-1/stderr.log",
+    "--log-dir {0} --redirects 0:3": "",  # another rank's
+    "--log-dir /dev/null": "",
+    "--quiet": "",
+}
+
+
+@pytest.mark.parametrize("flags", KEEPING)
+def test_the_last_line_names_the_file_of_the_rank_that_failed(flags: str, tmp_path: Path):
+    words = (*flags.format(tmp_path).split(), "--rdzv-id", "me", "--max-restarts", 1)
+    done = launch("--nproc", 2, *words, script(tmp_path, "sys.exit('bad' if rank == '1' else 0)"))
+    last, file = done.stderr.splitlines()[-1], KEEPING[flags].format(tmp_path)
+    assert done.returncode == 1
+    assert (" of rank 1 is in " in last) == bool(file), last
+    assert last.endswith(file)
+    assert not file or Path(file).exists()
+
+
+def test_a_command_line_that_no_rank_takes_is_one_line(tmp_path: Path):
+    text = "import argparse\nargparse.ArgumentParser().parse_args()\n"
+    done = launch("--nproc", 3, "--quiet", "--bind", "none", script(tmp_path, text), "--no-such")
+    ours = [line for line in done.stderr.splitlines() if line.startswith("spawnlaunch: ")]
+    assert done.returncode == 2
+    assert len(ours) == 1 or ours[1].startswith("spawnlaunch: the last lines of rank "), ours
+    assert "exited with status 2" in ours[0]
+
+
+def test_a_rank_that_fails_with_status_2_alone_is_told_of_at_once(tmp_path: Path):
+    text = """
+        if rank == '1':
+            while not os.path.exists(here + '/ready'): time.sleep(0.01)
+            sys.exit(2)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(here + '/ready', 'w')
+        time.sleep(600)
+    """
+    done = launch("--nproc", 2, "--quiet", "--grace", 2, script(tmp_path, text))
+    first, killed, *_ = done.stderr.splitlines()
+    assert first.endswith("status 2; stopping rank 0")
+    assert "rank 0 on" in killed
 
 
 def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):

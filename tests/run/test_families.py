@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.watching import KILLED, launched
@@ -76,11 +77,8 @@ def all_of_it(clans: list, ending: tuple[str, int]) -> None:
     assert play(clans, *ending) == {"left": [], "bystanders": 2}
 
 
-FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 generated = given(CLANS, st.sampled_from(ENDINGS))
-test_nothing_is_left_and_nobody_else_is_killed = as_root(FEW(generated(all_of_it)))
-test_the_same_of_many = pytest.mark.full(as_root(MANY(generated(all_of_it))))
+test_nothing_is_left_and_nobody_else_is_killed = as_root(examples(4, 60)(generated(all_of_it)))
 
 
 # Each has children of a kind; the workers end when all have got so far.
@@ -125,7 +123,10 @@ def test_what_many_workers_leave_is_gone_when_they_end_at_once(kind: str, tmp_pa
         assert "could not kill" not in launch.stderr
 
 
-@pytest.mark.parametrize("ended_by", mostly_full(["guard", "launcher", "itself"]))
+ENDS = [*mostly_full(["guard", "launcher"]), pytest.param("itself", marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("ended_by", ENDS)
 def test_chains_of_processes_end_with_the_launch(ended_by, tmp_path: Path):
     """Each link lives for 10 ms: there is always one that has just been started."""
     script = tmp_path / "bomb.py"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.failures import Cause
-from spawnlaunch.run import report
+from spawnlaunch.run import endings
 from spawnlaunch.run.launches import WorkerExit
 from tests.support.answers import bounded
 from tests.support.examples import examples, nightly
@@ -67,11 +67,11 @@ def is_shown_or_passed_by(kind: str, content: bytes, stderr: bytes | None) -> No
         if stderr is not None:
             log.write_bytes(stderr)
         failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(path), str(log))
-        words = report.last_words(failure)
+        words = endings.last_words(failure)
         assert words is None or isinstance(words, str)
         assert words is None or len(words) <= 2 * max(len(content), len(stderr or b""))
         copied = Path(directory, "copied.json")
-        report.copy_error_file(Cause("failure", code=1), failure, str(copied))
+        endings.copy_error_file(Cause("failure", code=1), failure, str(copied))
         assert isinstance(json.loads(copied.read_text()), dict)
 
 

@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.launching import WORKERS
-from tests.support.processes import everybody, hold_by_a_debugger, state, until
+from tests.support.processes import everybody, state, until
 from tests.support.watching import Launch, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
@@ -60,27 +59,3 @@ def test_workers_have_their_whole_time_though_all_were_stopped(tmp_path: Path):
         assert one.status() == 85, one.stderr
         assert one.output.count(b"saved") == 2
         assert "no output" not in one.stderr
-
-
-def hold_by_a_signal(pid: int) -> Callable[[], None]:
-    os.kill(pid, signal.SIGSTOP)
-    return lambda: os.kill(pid, signal.SIGCONT)
-
-
-@pytest.mark.parametrize(
-    "hold", [hold_by_a_signal, pytest.param(hold_by_a_debugger, marks=pytest.mark.full)]
-)
-def test_a_launcher_that_is_held_for_longer_than_it_was_to_wait_goes_on(hold, tmp_path: Path):
-    """sigtimedwait of Python tells of a signal then that nobody has sent."""
-    go = tmp_path / "go"
-    with launched("--nproc", 2, PATIENT, go, directory=tmp_path) as launch:
-        launch.read_until(2)
-        launch.send(signal.SIGCONT)  # it looks after the guard a second later
-        time.sleep(0.3)
-        let_go = hold(launch.pid)
-        time.sleep(1.5)
-        let_go()
-        told_to_end(launch)
-        go.touch()
-        assert launch.status() == 85, launch.stderr
-        assert launch.stderr.count("\n") == 1

@@ -30,8 +30,8 @@ def forked():
     sys.setprofile(count if forks == 1 else None)  # in the guard, not in its children
 
 os.register_at_fork(after_in_child=forked)
-from spawnlaunch.__main__ import main
-sys.exit(main())
+from spawnlaunch.__main__ import launch
+sys.exit(launch())
 """
 FAULTS = (1, 55, 144, 233, 2, 3, 5, 8, 13, 21, 34, 70, 89, 110, 130, 170, 200, 260, 300, 377, 450)
 

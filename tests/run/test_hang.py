@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.base.signals import STACKS
 from spawnlaunch.failures import TIMED_OUT
-from spawnlaunch.run.hang.sources import find_py_spy
-from spawnlaunch.run.signals import STACKS
+from spawnlaunch.run.hang.spying import find_py_spy
 from tests.support.launching import LAUNCHER, WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.matrix import mostly_full
-from tests.support.processes import until
+from tests.support.processes import hold_by_a_debugger, until
 from tests.support.watching import Launch, launched
 from tests.support.witnessed import needs_line
 
 STUCK = WORKERS / "stuck.py"
 QUICKLY = ("--hang-timeout", "2", "--on-hang", "kill", "--grace", "0.5")
 TOLD = "the whole stacks are in"
-ALL_THERE = "ranks 0-1 are in <module> (stuck.py:38)"
+ALL_THERE = "ranks 0-1 are in <module> (stuck.py:39)"
 # What is at the top of scripts that tell their stacks when they are asked.
 REGISTERS = (
-    "import faulthandler, os, signal, sys, threading, time\n"
-    "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+    "import os, signal, sys, threading, time\n"
+    "from spawnlaunch import witness; witness.begin()\n"
     "rank = os.environ['RANK']\n"
     "os.write(1, b'ready\\n')\n"
 )
@@ -125,15 +125,14 @@ def test_of_one_that_did_not_py_spy_tells(tmp_path: Path):
     assert roll(stderr) == [ALL_THERE]
 
 
-def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children(tmp_path: Path):
+def test_of_a_program_that_is_no_python_and_of_its_children_the_place_alone_is_told(tmp_path: Path):
     stderr = hang(tmp_path, "--nproc", 1, "--no-python", "sh", "-c", "sleep 60; :")
     (shell, child) = blocks(tmp_path).items()
-    assert "sh -c sleep 60; :, as the kernel sees it" in shell[1]
+    assert "sh -c sleep 60; :, py-spy" in shell[1]
     assert "below" in child[0]
-    assert "(sleep) sleeping" in child[1]
-    assert roll(stderr)[0].startswith("rank 0 is (sh) sleeping")
-    assert roll(stderr)[1].startswith("1 process below rank 0 is (sleep) sleeping")
-    # py-spy's own reason, if it is there, stands beside what the kernel tells, and nowhere else.
+    assert roll(stderr)[0].startswith("rank 0 is in sh, whose stacks nobody tells (py-spy")
+    assert roll(stderr)[1].startswith("1 process below rank 0 is in sleep, whose stacks nobody")
+    # py-spy's own reason, if it is there, stands beside that, and nowhere else.
     assert all("said nothing" not in text for _, text in (shell, child))
     assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
 
@@ -150,8 +149,8 @@ def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
     stderr = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
     assert [name.count("below") for name in blocks(tmp_path)] == [0, 1]
     assert roll(stderr) == [
-        "rank 0 is in <module> (stuck.py:38)",
-        "1 process below rank 0 is in <module> (stuck.py:35)",
+        "rank 0 is in <module> (stuck.py:39)",
+        "1 process below rank 0 is in <module> (stuck.py:36)",
     ]
 
 
@@ -219,7 +218,6 @@ def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_kept, tmp_path):
-    """Of a file, too, only what was added is taken for the answer."""
     logs = tmp_path / "logs"
     words = ("--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler")
     flags = ("--redirects", 3, "--log-dir", logs) if is_kept else ()
@@ -234,7 +232,7 @@ def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_
         told = blocks(tmp_path)
         assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
         # One of them may not have come from its write to the next line, where it pauses.
-        assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[68]\)", one.stderr)
+        assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[79]\)", one.stderr)
         end(one)
         kept = [file.read_text() for file in logs.rglob("stdout.log")]
         assert b"saved" not in one.output + "".join(kept).encode()
@@ -262,3 +260,79 @@ def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
         one.read_until(one.output.count(b"talk") + 40, "talk")
         assert one.stderr.count("no hang is looked for") == 1
         end(one)
+
+
+WAITS = """import time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+for step in range(3):
+    if step == 2 and dist.get_rank() == 1:
+        time.sleep(600)
+    dist.all_reduce(torch.ones(1))
+"""
+
+
+def test_the_first_line_names_the_rank_that_the_others_wait_for(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(WAITS)
+    words = ("--nproc", 2, "--quiet", "--hang-timeout", 2, script)
+    with launched(*words, directory=tmp_path) as one:
+        until(lambda: "the others wait for" in one.stderr, "all have met twice, and are silent")
+        until(lambda: "flight recorder" in one.stderr.partition("the others wait for")[2], "it all")
+        report = one.stderr.partition("the others wait for")[2].splitlines()
+        assert re.fullmatch(
+            r" rank 1, \S+ m?s so far, before script.py:8 \(all_reduce\); it is at script.py:7",
+            report[0],
+        )
+        assert report[1] == "spawnlaunch: this is where they are:"
+        end(one)
+
+
+STOPS = "[ $RANK = 1 ] && kill -STOP $$; while :; do echo talk; sleep 0.1; done"
+
+
+def test_a_rank_that_stays_stopped_hangs_whatever_the_others_say(tmp_path: Path):
+    words = ("--nproc", 2, *QUICKLY, "--no-python", "sh", "-c", STOPS)
+    done = launch(*words, environ=clean_environ(TMPDIR=str(tmp_path)))
+    assert done.returncode == TIMED_OUT
+    assert re.search(r"rank 1 on \S+ is stopped, for 2 s now; this is where they are:", done.stderr)
+    assert re.search(r"rank 1 on \S+ \(pid (\d+)\) is stopped; type kill -CONT \1\n", done.stderr)
+    assert "the workers hung: stopping" in done.stderr
+
+
+def test_a_rank_that_a_debugger_holds_is_no_hang(tmp_path: Path):
+    words = ("--nproc", 2, *QUICKLY[:1], 1, *QUICKLY[2:], WORKERS / "sleep.py")
+    with launched(*words, directory=tmp_path) as one:
+        until(lambda: len(one.workers) == 2, "both are there")
+        let_go = hold_by_a_debugger(one.workers[0])
+        try:
+            until(lambda: "is held by a debugger" in one.stderr, "it is said")
+            time.sleep(2.5)
+            assert one.launcher.poll() is None
+            assert one.stderr.count("no hang is looked for") == 1
+        finally:
+            let_go()
+        assert one.status() == TIMED_OUT
+
+
+@pytest.mark.full  # so long has to pass
+def test_a_launch_that_waits_for_a_long_silence_hardly_wakes(tmp_path: Path):
+    words = ("--nproc", 2, "--hang-timeout", 1000, WORKERS / "sleep.py")
+    with launched(*words, directory=tmp_path) as one:
+        one.read_until(2)
+        time.sleep(4)  # what is done once they have started
+
+        def wakes() -> dict[int, int]:
+            own = one.launcher.pid, one.guard
+            return {pid: _switches(Path(f"/proc/{pid}/status").read_text()) for pid in own}
+
+        before = wakes()
+        time.sleep(15)
+        more = {pid: count - before[pid] for pid, count in wakes().items()}
+        assert max(more.values()) <= 3, more
+        end(one)
+
+
+def _switches(status: str) -> int:
+    return int(re.findall(r"(?m)^voluntary_ctxt_switches:\s+(\d+)", status)[0])

@@ -1,9 +1,13 @@
 r"""Lines from chunks, whatever the chunks: whole, in order, none lost."""
 
 import random
+import re
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.run import lines
@@ -124,6 +128,33 @@ def test_what_one_writes_without_an_end_is_written_once():
     for _ in range(64):
         written += sum(len(stream.feed(piece)) for stream in them)
     assert 128 * len(piece) <= written < 129 * len(piece)
+
+
+PIECES = (*shown.COMMON, b"\r", b"a", b"\r\n\r", b"\xf0\x9f", b"x\r")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 4000)), min_size=1, max_size=4),
+       st.sampled_from((1, 100, 1 << 16)))  # fmt: skip
+def test_each_byte_costs_the_same_whatever_it_is(pieces: list[tuple[bytes, int]], size: int):
+    """Steps are calls, and the bytes that a method of theirs goes over; a pattern's are unknown."""
+    text, steps, (stream,) = b"".join(piece * n for piece, n in pieces)[:8000], 0, streams(1)
+
+    def see(_: FrameType, event: str, called: Any) -> None:
+        nonlocal steps
+        whose = getattr(called, "__self__", None) if event == "c_call" else None
+        goes_over = isinstance(whose, bytes | bytearray) and called.__name__ != "endswith"
+        assert not isinstance(whose, re.Pattern)
+        steps += 1 + (len(whose) if goes_over else 0)
+
+    sys.setprofile(see)
+    try:
+        for i in range(0, len(text), size):
+            stream.feed(text[i : i + size])
+        stream.finish()
+    finally:
+        sys.setprofile(None)
+    assert steps <= 40 * (len(text) + 1)
 
 
 def test_random_chunks_of_several_workers_are_accounted_for():

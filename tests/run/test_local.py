@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import spawnlaunch
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from tests.support.launching import (
     LAUNCHER,
     REPORTER,

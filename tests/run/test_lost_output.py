@@ -87,8 +87,8 @@ SOON = (
     "import sys\n"
     "from spawnlaunch.run import pipes\n"
     "pipes.UNREAD_S = 0.5\n"
-    "from spawnlaunch.__main__ import main\n"
-    "sys.exit(main())\n"
+    "from spawnlaunch.__main__ import launch\n"
+    "sys.exit(launch())\n"
 )
 
 

@@ -1,10 +1,12 @@
 """Workers that cannot be ended: of another user, or held by a tracer that does not wait for them.
 
-The launch comes to an end all the same, and says which process is left and why.
+The launch comes to an end all the same, and says which process is left and why; and also where it
+is the reader who is another user, and reads nothing.
 """
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,6 +21,7 @@ import pytest
 from tests.gang.launchers import Launchers
 from tests.support.launching import LAUNCHER, clean_environ
 from tests.support.matrix import mostly_full
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
 
@@ -46,7 +49,7 @@ def python_of_all() -> str:
     for python in (sys.executable, "/usr/bin/python3"):
         with suppress(OSError):
             done = subprocess.run(
-                [python, "-c", "import spawnlaunch.__main__"],
+                [python, "-c", "import spawnlaunch.entry"],
                 preexec_fn=become_nobody, env=clean_environ(), check=False, capture_output=True,
             )  # fmt: skip
             if done.returncode == 0:
@@ -160,6 +163,44 @@ def test_processes_that_proc_hides_do_not_stay(killed: str, open_path: Path, pyt
             launch.send(signal.SIGKILL, launch.guard)
         assert launch.status() == (0 if killed == "nobody" else 128 + signal.SIGKILL)
         assert launch.all_gone()
+
+
+FLOODS = """
+import os, sys, time
+os.set_blocking(1, False)
+tries = 0
+while tries < 20:
+    try:
+        os.write(1, b"x" * 99 + b"\\n")
+        tries = 0
+    except BlockingIOError:
+        tries += 1
+        time.sleep(0.05)
+open(sys.argv[1] + os.environ["RANK"], "w").close()
+time.sleep(600)
+"""
+
+
+@as_root
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_a_launch_ends_though_another_users_reader_pauses(
+    kind: str, open_path: Path, python_of_all: str
+):
+    script = open_path / "floods.py"
+    script.write_text(FLOODS)
+    terminal, its_other_end = os.openpty()
+    to = f">{os.ttyname(its_other_end)}" if kind == "terminal" else ""
+    become = shlex.join(HIDEPID[HIDEPID.index("setpriv") :])
+    command = ("sh", "-c", f'exec {become} "$@" {to}', "sh", python_of_all, *LAUNCHER[1:])
+    words = ("--nproc", 2, "--grace", 1, script, open_path / "full-")
+    with launched(*words, directory=open_path, command=command) as launch:
+        until(lambda: len([*open_path.glob("full-*")]) == 2, "nobody can write more")
+        launch.send(signal.SIGTERM)
+        assert launch.launcher.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert "nobody read our stdout" in launch.stderr
+    os.close(terminal)
+    os.close(its_other_end)
 
 
 SLEEPS = """

@@ -6,11 +6,11 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch import machine as door
-from spawnlaunch.run.events import LATE_S, LOOK_S, Loop, patient_poll
+from spawnlaunch.base import machine as door
+from spawnlaunch.base.events import LATE_S, LOOK_S, Loop, patient_poll
 
 NOTICED_S = LOOK_S + LATE_S + 0.01  # a gap that is longer is seen wherever it falls
 gaps = st.lists(
@@ -70,10 +70,7 @@ def machine_of(monkeypatch):
     door.lose(door.running_s() - door.monotonic())  # as if nothing had been lost
 
 
-def given_gaps(test):
-    """With a fixture that does the same for each example."""
-    fine = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    return fine(given(plan=gaps, after_s=st.floats(0.0, 60.0))(test))
+given_gaps = given(plan=gaps, after_s=st.floats(0.0, 60.0))
 
 
 @given_gaps
@@ -133,7 +130,6 @@ def test_nothing_is_due_while_all_that_is_waited_for_is_kept_from_running(
     assert rung == ["wall", "patience"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(blocked_s=st.floats(0.0, 100.0))
 def test_while_a_call_blocks_hardly_any_patience_runs(machine_of, blocked_s: float):
     machine, rung = machine_of([]), []

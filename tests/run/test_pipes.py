@@ -1,15 +1,19 @@
 """Sources and sinks by themselves: a reader that reads seldom or not at all, and what is lost."""
 
+import json
 import math
 import os
+import re
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch import machine
-from spawnlaunch.run import events, launches, pipes
+from spawnlaunch.base import events, machine
+from spawnlaunch.run import journal, launches, output, pipes
 
 MUCH = pipes.HIGH_BYTES + (1 << 19)  # more than may wait, with what the pipe holds and is taken
 
@@ -130,6 +134,19 @@ def test_whoever_asks_is_told_when_a_worker_says_something(sides: Sides):
     source.close()
 
 
+def test_what_a_worker_reads_of_its_own_output_is_not_waited_for(sides: Sides):
+    source, end = sides.source()
+    its_own, waking = os.open(f"/proc/self/fd/{end}", os.O_RDONLY), os.eventfd(1)
+    sides.loop.watch(waking, lambda: os.read(its_own, 1 << 16))
+    os.write(end, b"said")
+    sides.loop.turn(0)
+    assert source.received == 0
+    sides.loop.forget(waking)
+    for fd in (its_own, waking, end):
+        os.close(fd)
+    source.close()
+
+
 def test_what_an_output_that_fails_has_cost_is_counted_to_the_end():
     failures: list[OSError] = []
     with open("/dev/full", "wb", buffering=0) as full:
@@ -138,3 +155,75 @@ def test_what_an_output_that_fails_has_cost_is_counted_to_the_end():
             sink.put(b"x" * size)
         assert sink.give_up() == 16
     assert len(failures) == 1
+
+
+def test_a_recorder_that_reads_late_gets_events_whole_and_those_that_it_lacks_are_counted(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(output, "PATIENCE_S", 0.0)
+    loop, (reader, end) = events.Loop(), os.pipe()
+    kept = journal.Journal(end, "node0", loop, output.Output(loop))
+    for n in range(3000):
+        kept.tell("said", n=n, words="x" * 100)
+    read = b""
+    while read.count(b"\n") < 2000:
+        read += os.read(reader, 1 << 16)
+        loop.turn(0)
+    kept.end(launches.LaunchResult(0, None), lambda: True)
+    os.set_blocking(reader, False)
+    with suppress(BlockingIOError):
+        while True:
+            read += os.read(reader, 1 << 16)
+    got = [json.loads(line)["n"] for line in read.split(b"\n")[:-1]]
+    assert got == [*range(len(got))]
+    assert f"it lacks the last {3001 - len(got)} events" in capfd.readouterr().err
+    os.close(reader)
+    os.close(end)
+
+
+def fill(end: int) -> None:
+    """Write until nothing more can be written, and leave it as one that waits."""
+    os.set_blocking(end, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(end, b"x" * 4096)
+    os.set_blocking(end, True)
+
+
+def test_a_write_now_does_not_wait_where_there_is_no_room():
+    for reader, end in (os.pipe(), os.openpty()):
+        fill(end)
+        with suppress(BlockingIOError):
+            while True:  # a terminal has room once more, when the kernel has moved what is in it
+                assert machine.write_now(end, b"y") == 1
+        os.close(reader)
+        os.close(end)
+
+
+def test_what_is_written_now_is_whole_however_many_others_write():
+    """They fill what room there is; the reader is slow."""
+    reader, end = os.pipe()
+    others = [machine.fork(partial(_write_on, reader, end)) for _ in range(2)]
+    read, sent = b"", 0
+    while sent < 20:
+        record = bytes([sent]) * 3000
+        with suppress(BlockingIOError):
+            assert machine.write_now(end, record) == len(record)
+            sent += 1
+        read += os.read(reader, 1000)
+    for pid in others:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    os.close(end)
+    while more := os.read(reader, 1 << 16):
+        read += more
+    os.close(reader)
+    pieces = re.findall(rb"(.)(\1*)", read, re.DOTALL)
+    assert [one[0] for one, _ in pieces if one != b"\xff"] == [*range(20)]
+    assert all((len(more) + 1) % 3000 == 0 for one, more in pieces if one != b"\xff")
+
+
+def _write_on(reader: int, end: int) -> None:
+    os.close(reader)
+    while True:
+        os.write(end, b"\xff" * 3000)

@@ -56,11 +56,10 @@ WAYS = {
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
     "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
-LEVELS = dict.fromkeys(("two workers", "one that fails", "a task", "preload"), "full")
+LEVELS = dict.fromkeys(("two workers", "a task"), "full")
 # The programs beside a launch, which start nobody.
 BESIDE = {
     "help": ("spawnlaunch", "--help"),
-    "completion": ("spawnlaunch", "--completion", "bash"),
     "scripts": ("spawnlaunch.scripts",),
     "report": ("spawnlaunch.report", "record"),
     # Of no launch: others may run here, and what is asked of their ranks depends on them.
@@ -153,7 +152,7 @@ def test_so_does_each_call_that_a_launch_makes(way: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"), mostly_full([("rt_sigtimedwait", "sigtimedwait"), ("listen", "listen")])
+    ("name", "ours"), mostly_full([("getppid", "getppid"), ("listen", "listen")])
 )
 def test_the_line_names_the_call_and_what_to_do(name: str, ours: str, tmp_path: Path):
     refuse = refuser({name: errno.EPERM})
@@ -230,10 +229,10 @@ def test_what_starts_nobody_does_without_each_call_or_says_it(program: str, tmp_
     for name, number in itertools.product(every, ERRNOS):
         done = run(*words, preexec_fn=refuser({name: number}), cwd=tmp_path)
         check_words(done.stderr)
-        assert done.returncode in (0, os.EX_OSERR, os.EX_IOERR), (name, done.stderr)
+        assert done.returncode in (0, 2, os.EX_OSERR, os.EX_IOERR), (name, done.stderr)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", ERRNOS)
 def test_a_function_is_called_or_the_caller_hears_why_not(number: int, tmp_path: Path):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.failures import Cause, used_after
-from spawnlaunch.run import report
+from spawnlaunch.run import endings
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
@@ -156,5 +156,24 @@ def test_what_cannot_be_executed_is_tried_as_often_as_what_fails(tmp_path: Path)
 
 
 def test_restarts_are_told_in_words():
-    words = [report.after_restarts(n) for n in range(3)]
+    words = [endings.after_restarts(n) for n in range(3)]
     assert words == ["", ", after 1 restart", ", after 2 restarts"]
+
+
+CLEANED = """
+import os, shutil, stat, sys
+place = os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"])
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    shutil.rmtree(place)
+    sys.exit(3)
+print(oct(stat.S_IMODE(os.stat(place).st_mode)))
+open(os.environ["TORCHELASTIC_ERROR_FILE"], "w").close()
+"""
+
+
+def test_a_scratch_directory_that_a_cleaner_has_taken_is_made_again(tmp_path: Path):
+    (tmp_path / "script.py").write_text(CLEANED)
+    environ = clean_environ(TMPDIR=str(tmp_path))
+    done = launch("--nproc=1", "--max-restarts=1", tmp_path / "script.py", environ=environ)
+    assert (done.returncode, done.stdout) == (0, "0o700\n"), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]

@@ -1,7 +1,10 @@
 """Files of a launch in directories that other users may write to."""
 
 import os
+import re
+import stat
 import subprocess
+import sys
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -9,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch.base.errors import UsageError
 from spawnlaunch.run import attempts, files, starting
 from spawnlaunch.run.launches import Route
-from tests.support.launching import SLURM_TASK, clean_environ, launch
+from tests.support.launching import ROOT, SLURM_TASK, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 
 SOMEBODY = 1234
@@ -131,6 +134,43 @@ def test_a_log_file_is_not_written_through_somebody_elses_link_but_through_ours(
     assert ours.read_text() == "precioussaid\n"
 
 
+def test_a_report_is_not_written_through_somebody_elses_link(shared: Path):
+    assert launch("--quiet", "--record", shared, "--no-python", "true").returncode == 0
+    planted = plant(shared / "report.html", shared.parent / "ours/page")
+    done = run(sys.executable, "-m", "spawnlaunch.report", shared)
+    assert (done.returncode, whose(planted) in done.stderr) == (2, True), done.stderr
+    assert not (shared.parent / "ours/page").exists()
+
+
+def test_what_workers_say_is_in_directories_that_nobody_else_enters(tmp_path: Path):
+    words = ["--quiet", "--redirects", "3", "--record", tmp_path / "new/record"]
+    environ = clean_environ(TMPDIR=str(tmp_path))
+    assert launch(*words, "--no-python", "echo", environ=environ).returncode == 0
+    found = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert len(found) > 5
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o700}
+
+
+def test_every_file_and_directory_is_made_in_one_place():
+    """What writes into a directory that only this user has is no danger."""
+    apart = {
+        "run/files.py",
+        "run/starting.py",
+        "run/log_place.py",
+        "apart.py",
+        "calling",
+        "train",
+        "witness",
+    }
+    making = re.compile(r"\.(write_text|write_bytes|mkdir|makedirs)\(|O_CREAT"
+                        r"|[^.\w]open\([^)\n]*, \"[wax]")  # fmt: skip
+    for file in (ROOT / "spawnlaunch").rglob("*.py"):
+        name = str(file.relative_to(ROOT / "spawnlaunch"))
+        if not {name, name.partition("/")[0]} & apart:
+            lines = [line for line in file.read_text().splitlines() if making.search(line)]
+            assert not [line for line in lines if "files.opened(" not in line], name
+
+
 def test_a_FIFO_is_refused_and_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "stderr.log")
     route = Route(str(tmp_path / "stderr.log"), True)
@@ -160,13 +200,13 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     (theirs / "file").touch()
     name.symlink_to(theirs)
     with pytest.raises(UsageError):
-        attempts.make_scratch(str(name))
+        starting.make_scratch(str(name))
     attempts.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
     attempts.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
     ours = Path(starting.scratch_path({"TMPDIR": str(tmp_path)}))
-    attempts.make_scratch(str(ours))
+    starting.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)
     (ours / "a" / "link").symlink_to(theirs)

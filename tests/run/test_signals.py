@@ -133,7 +133,7 @@ def test_the_signals_of_a_whole_job_step_come_to_all_processes_at_once(tmp_path:
 
 # A finder of modules that takes its time with one of the standard library's.
 SLOW = """
-import os, runpy, sys, time
+import os, sys, time
 
 class Slow:
     @staticmethod
@@ -145,7 +145,8 @@ class Slow:
 sys.modules.pop("__future__", None)
 sys.meta_path.insert(0, Slow)
 sys.argv[0] = "spawnlaunch"
-runpy.run_module("spawnlaunch", run_name="__main__", alter_sys=True)
+from spawnlaunch.__main__ import launch
+sys.exit(launch())
 """
 
 

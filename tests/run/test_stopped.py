@@ -47,7 +47,8 @@ def test_a_launcher_or_a_job_that_is_stopped_is_left_so(tmp_path: Path):
     with launched("--nproc", 2, SLEEP, directory=tmp_path) as launch:
         launch.read_until(2)
         everybody = [*launch.workers, launch.guard, launch.pid]
-        for stopped in ([launch.pid], everybody):
+        # All first: a launcher that goes on has its workers continued, at a time that nobody sees.
+        for stopped in (everybody, [launch.pid]):
             for pid in stopped:
                 launch.send(signal.SIGSTOP, pid)
             until(lambda those=stopped: all(state(pid) == "T" for pid in those), "all are stopped")
@@ -65,7 +66,9 @@ def test_a_launcher_or_a_job_that_is_stopped_is_left_so(tmp_path: Path):
 
 
 def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_path: Path):
-    with launched("--nproc", 2, FAMILY, "session", "naked", directory=tmp_path) as launch:
+    with launched(
+        "--nproc", 2, "--grace", 0, FAMILY, "session", "naked", directory=tmp_path
+    ) as launch:
         launch.read_until(2)
         guard = launch.guard
         let_go = hold_by_a_debugger(guard)
@@ -75,4 +78,4 @@ def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_pa
             assert launch.status() == KILLED
         finally:
             let_go()
-        assert f"holds the guard (pid {guard})" in launch.stderr
+        assert f"guard (pid {guard}) does not hear SIGTERM (a debugger holds" in launch.stderr

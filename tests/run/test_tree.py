@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from spawnlaunch.node import proc
 from spawnlaunch.node.proc import below, look
 from spawnlaunch.run.environment import MARK

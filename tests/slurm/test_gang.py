@@ -1,8 +1,7 @@
-"""Several nodes under a real Slurm: one world, one end, and a spare in the place of a lost node."""
+"""A spare takes the place of a node that a real Slurm loses."""
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,16 +12,11 @@ from tests.cluster import configuration
 from tests.cluster import slurm as cluster
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, environ, sized
-from tests.support.launching import REPORTER, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
-from tests.support.truth import check
 
 require_slurm()
 pytestmark = pytest.mark.full
-
-SPAWNLAUNCH = f"{sys.executable} -m spawnlaunch"
-TWO_NODES = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
 
 
 @pytest.fixture
@@ -31,15 +25,6 @@ def breakable() -> Iterator[Slurm]:
     slurm = cluster.start(extra="SlurmdTimeout=15\n")
     yield slurm
     slurm.stop()
-
-
-def test_nodes_with_unlike_gpus_are_one_world(slurm: Slurm, tmp_path: Path) -> None:
-    """The second node has twice as many workers as the first, and nobody was told."""
-    launcher = f"exec {SPAWNLAUNCH} --nproc $((1 + SLURM_NODEID)) {REPORTER}"
-    env = environ(REPORT_DIR=str(tmp_path))
-    done = slurm.run([*TWO_NODES, "sh", "-c", launcher], env=env, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr
-    check(filed_reports(tmp_path), 3)
 
 
 def test_a_spare_takes_the_place_of_a_node_that_slurm_loses(

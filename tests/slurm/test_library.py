@@ -52,13 +52,3 @@ def test_with_a_task_on_each_node_each_has_the_results_of_its_own(
     words = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
     lines = printed(slurm, script, *words)
     assert lines == ["[[0, 4, 2], [1, 4, 2]]", "[[2, 4, 2], [3, 4, 2]]"]
-
-
-def test_several_tasks_on_a_node_are_refused_unless_each_is_a_world(
-    slurm: Slurm, script: str
-) -> None:
-    words = ("srun", "--nodes=1", "--ntasks=2", "--cpu-bind=none")
-    refused = printed(slurm, script, *words)
-    assert [line.partition(":")[0] for line in refused] == ["refused", "refused"]
-    alone = printed(slurm, script, *words, standalone=True)
-    assert alone == ["[[0, 2, 1], [1, 2, 1]]"] * 2

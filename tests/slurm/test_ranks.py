@@ -15,7 +15,6 @@ pytestmark = pytest.mark.full
 
 PROVER = str(WORKERS / "meet.py")
 LAUNCH, PROVE, REPORT = (" ".join(map(str, [*LAUNCHER, *w])) for w in ([], [PROVER], [REPORTER]))
-MASTER = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=25900"
 
 
 @pytest.mark.parametrize(
@@ -51,13 +50,13 @@ def variables(worker: Report) -> dict[str, str]:
     return {name: worker["environ"][name] for name in names if name not in of_the_step}
 
 
-def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_where_asked_for(
+def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_unless_told_not_to(
     ask: Asker,
 ) -> None:
     node = f"SRUN_CPUS_PER_TASK=4 srun -n2 --ntasks-per-node=1 {LAUNCH} --nproc 2"
     result = ask.sbatch(
         f"SRUN_CPUS_PER_TASK=2 srun -n4 --ntasks-per-node=2 {REPORT}\n"
-        f"{node} --rewrite-slurm-env {REPORTER}\n{node} {REPORTER}\n",
+        f"{node} {REPORTER}\n{node} --no-rewrite-slurm-env {REPORTER}\n",
         *("-N2", "--ntasks-per-node=2", "-c2", "--gpus-per-node=2"),
     )
     tasks, rewritten, plain = result.steps()
@@ -65,7 +64,6 @@ def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_where_as
         check(workers, 4)
     assert [variables(worker) for worker in rewritten] == [variables(worker) for worker in tasks]
     assert [worker["environ"]["SLURM_PROCID"] for worker in plain] == ["0", "0", "1", "1"]
-    assert result.stdout.count("type --rewrite-slurm-env") == 1
 
 
 def test_steps_of_a_job_are_worlds_of_their_own(ask: Asker) -> None:
@@ -77,14 +75,6 @@ def test_steps_of_a_job_are_worlds_of_their_own(ask: Asker) -> None:
     for workers in steps:
         check(workers, 2)
     assert len(steps) == len(set(result.values("MASTER_PORT"))) == 3
-
-
-def test_every_task_of_an_array_is_a_job_of_its_own(ask: Asker) -> None:
-    result = ask.sbatch(f"srun -N2 -n2 {REPORT}", "-N2", "--ntasks-per-node=1", "--array=0-1")
-    jobs = result.steps()
-    for workers in jobs:
-        check(workers, 2)
-    assert len(jobs) == len(set(result.values("MASTER_PORT"))) == 2
 
 
 def test_components_of_a_heterogeneous_job_count_in_their_order(ask: Asker) -> None:
@@ -99,12 +89,6 @@ def test_components_of_a_heterogeneous_job_count_in_their_order(ask: Asker) -> N
     assert second[0]["hostname"] == "node0"
 
 
-def test_a_task_that_sees_one_device_keeps_its_local_rank_and_says_what_fails(ask: Asker) -> None:
-    result = ask.run(["srun", "-N1", "-n2", "--gpus-per-task=1", *REPORT.split()])
-    assert result.values("LOCAL_RANK", "CUDA_VISIBLE_DEVICES") == [("0", "0"), ("1", "1")]
-    assert result.stderr.count("--virtual-local-rank makes LOCAL_RANK 0") == 1
-
-
 def test_a_batch_script_that_a_task_has_submitted_is_nobodys_rank(
     ask: Asker, tmp_path: Path
 ) -> None:
@@ -114,40 +98,3 @@ def test_a_batch_script_that_a_task_has_submitted_is_nobodys_rank(
     ask.run(["srun", "-n2", "sh", "-c", f"test $SLURM_PROCID = 1 || {submit}"])
     found = json.loads(explanation.read_text())
     assert (found["mode"], found["world"]["world_size"]) == ("local", 3)
-
-
-def test_what_a_batch_script_exports_is_the_same_to_all_ranks(ask: Asker) -> None:
-    """Its WORLD_SIZE and its ranks are those of the script, which is no rank."""
-    ranks = "WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID"
-    nodes = "LOCAL_WORLD_SIZE=2 NODE_RANK=$SLURM_NODEID GROUP_RANK=0"
-    result = ask.sbatch(
-        f"export {MASTER} {ranks} {nodes}\nsrun {PROVE}\n"
-        f"unset RANK WORLD_SIZE LOCAL_RANK\nsrun {REPORT}\n"
-        f"srun --ntasks=2 --ntasks-per-node=1 {LAUNCH} --nproc 2 {REPORTER}\n",
-        *("-N2", "-n3"),
-    )
-    tasks, without_ranks, launchers = result.steps()
-    check(tasks, 3)
-    check(without_ranks, 3)
-    check(launchers, 4)
-    assert set(result.values("MASTER_PORT")) == {("25900",)}
-
-
-def test_what_a_wrapper_sets_in_some_tasks_is_not_taken_and_said(ask: Asker) -> None:
-    wrapper = f"test $SLURM_PROCID = 2 && export MASTER_PORT=25911; {REPORT}; exit $?"
-    step = ["srun", "-N2", "-n3", "sh", "-c", wrapper]
-    result = ask.run(step)
-    check(result.workers, 3)
-    assert result.values("MASTER_PORT")[0] != ("25911",)
-    assert result.stderr.count("replaced MASTER_PORT=25911") == 1
-    assert "type export MASTER_PORT=25911 before srun, or --master-port 25911" in result.stderr
-    result = ask.run(step, MASTER_PORT="25911")
-    check(result.workers, 3)
-    assert result.values("MASTER_PORT")[0] == ("25911",)
-
-
-def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -> None:
-    lose = "unset SLURM_STEP_ID SLURM_STEPID SLURM_PROCID SLURM_GTIDS"
-    result = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
-    check(result.workers, 3)
-    assert result.stderr.count("taken from a parent process: ") == 1

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests import machines
-from tests.cluster.slurm import Slurm, require_slurm
+from tests.cluster.slurm import require_slurm
 from tests.machines.tree import build
-from tests.slurm.scripts import DIRECTORY, GENERIC, environ
+from tests.slurm.scripts import DIRECTORY, GENERIC
 from tests.support.launching import explain
 from tests.support.required import require_programs
 from tests.world.resolving import STEP_OF_TWO
@@ -77,19 +77,6 @@ def test_every_script_is_known_to_the_tests_and_to_the_readme():
 def test_shellcheck_finds_nothing():
     done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0)
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_no_script_finds_out_what_the_launcher_finds_out(script: Path):
-    for word in ("MASTER_", "RANK=", "WORLD_SIZE", "hostnames", "mask_cpu", "taskset", "numactl"):
-        assert word not in script.read_text()
-
-
-@pytest.mark.parametrize("name", GENERIC)
-def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
-    done = slurm.run(["sbatch", "--test-only", DIRECTORY / name, "train.py"], env=environ())
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
 
 
 @pytest.mark.parametrize("name", SITES)

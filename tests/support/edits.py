@@ -6,8 +6,6 @@ none. Where the function or the expression has gone it cannot be made, which is 
 table that has it is to follow.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

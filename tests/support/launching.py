@@ -21,16 +21,17 @@ FAMILY = WORKERS / "family.py"
 GLOO = "terminate called without an active exception"
 # Without prefixes: most tests look at what workers print as they printed it.
 LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
+# sitecustomize.py: a thread that takes signals, as it has blocked none.
+THREAD = "import _thread, time\n_thread.start_new_thread(time.sleep, (1e6,))\n"
 
 # As a Python without ctypes, or one on macOS, sees the kernel: then there is no guard.
 BARE = (
     "import os, _signal, select, sys\n"
     "del os.pidfd_open, _signal.pidfd_send_signal, select.epoll, os.waitid\n"
-    "del _signal.sigwaitinfo, _signal.struct_siginfo\n"
-    "from spawnlaunch import machine\n"
+    "from spawnlaunch.base import machine\n"
     "machine.IS_LINUX = False\n"
-    "from spawnlaunch.__main__ import main\n"
-    "sys.exit(main())\n"
+    "from spawnlaunch.__main__ import launch\n"
+    "sys.exit(launch())\n"
 )
 WITHOUT_GUARD = (sys.executable, "-c", BARE, "--no-prefix")
 
@@ -57,7 +58,21 @@ MPICH_RANK = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOC
 # What an outer launcher or a resource manager may have left in the environment of the tests.
 FOREIGN = (
     *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_", "PET_"),
-    *("SLURM", "OMP_", "OMPI_", "PMI", "MPI_", "PALS_", "FLUX_", "JSM_", "LSB_", "PBS_"),
+    *(
+        "SLURM",
+        "OMP_",
+        "KMP_",
+        "MKL_",
+        "OMPI_",
+        "PMI",
+        "MPI_",
+        "PALS_",
+        "FLUX_",
+        "JSM_",
+        "LSB_",
+        "PBS_",
+        "OAR_",
+    ),
     *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "JOB_ID", "JOB_COMPLETION_INDEX", "SGE_"),
     "PYTEST_",  # which pytest sets and takes away while threads of a test read the environment
 )

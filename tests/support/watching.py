@@ -27,7 +27,7 @@ class Launch:
         self.launcher = launcher
         self.pid = launcher.pid
         self._stderr = stderr
-        self._held = held  # by every process that comes from the launcher
+        self.held = held  # by every process that comes from the launcher
         self.output = b""
 
     @property
@@ -95,7 +95,7 @@ class Launch:
         """Whether every process that came from the launcher has ended, at the latest by then."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
-            if select.select([self._held], [], [], 0.0)[0]:
+            if select.select([self.held], [], [], 0.0)[0]:
                 return True
             if self._read(0.02) is False:
                 time.sleep(0.005)

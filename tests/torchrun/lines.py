@@ -114,7 +114,7 @@ SAMPLE = [
     two("", shows="port, address, run id, node rank, agent store, device order, marks, prefix"),
     Line(f"--nproc_per_node=2 --nnodes=1 --node_rank=0 {MASTER} train.py a b"),
     two(f"--max-restarts 1 -r3 {LOGS}", do="1:exit 7@0", shows="error file"),
-    two("", do="1:exit 3;0:sleep", shows="exit status, last words"),
+    two(f"-r 2 {LOGS}", do="1:exit 3;0:sleep", shows="exit status, last words"),
     Line("-m pkg.worker --lr 3e-4", {"PET_NPROC_PER_NODE": "2"}),
     two("", do="sleep", signals=("SIGINT",), shows="signals/signals"),
 ]
@@ -215,11 +215,11 @@ OUTPUT = [
     two("", FILED, do="1:raise", shows="error file/error"),
     two("", FILED),
     two(LOGS, do="1:record"),
-    two("", on=TERMINAL, shows="terminal/environ COLUMNS"),
-    two(f"--tee 3 {LOGS}", on=TERMINAL, shows="terminal/streams"),
+    two("", on=TERMINAL, shows="terminal/streams, terminal/environ COLUMNS"),
+    two(f"--tee 3 {LOGS}", on=TERMINAL),
     Line("train.py", on=TERMINAL, shows="session"),
     two("", on=PIPE, shows="prefix"),
-    two("", on=PIPE, do="1:exit 3;0:sleep", shows="last words"),
+    two("", on=PIPE, do="1:exit 3;0:sleep", shows="exit status"),
 ]
 
 # How it ends, and what hinders it from the start.

@@ -72,15 +72,15 @@ class Started(NamedTuple):
     poll: Callable[[], int | None]  # its exit code
 
 
-def run_both(line: Line, top: Path, inherited: dict[str, str] | None = None) -> Both:
-    """Run it under both; `inherited` is added to the environment."""
+def run_both(line: Line, top: Path) -> Both:
+    """Run it under both."""
     names_no_port = "c10d" in line.text and not re.search(r"endpoint[ =]\S*:", line.text)
     with socket.socket() as busy, alone(DEFAULT_PORT) if names_no_port else nullcontext():
         busy.bind(("", 0))
         busy.listen()
         names = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}
         found = [
-            run_steadily(line, start, top / start.__name__, names, inherited or {})
+            run_steadily(line, start, top / start.__name__, names)
             for start in (start_torchrun, start_spawnlaunch)
         ]
     return Both(line, *found)
@@ -98,7 +98,6 @@ def run_steadily(line: Line, start: Any, top: Path, *more: dict[str, str]) -> Se
 def start_torchrun(order: warm.Order) -> Started:
     process = warm.FORKS.Process(target=warm.become, args=(order,))
     process.start()
-    assert process.pid
     return Started(process.pid, lambda: process.exitcode)
 
 
@@ -120,11 +119,7 @@ def start_spawnlaunch(order: warm.Order) -> Started:
 
 
 def run(
-    line: Line,
-    start: Callable[[warm.Order], Started],
-    top: Path,
-    ports: dict[str, str],
-    inherited: dict[str, str],
+    line: Line, start: Callable[[warm.Order], Started], top: Path, ports: dict[str, str]
 ) -> Seen:
     """Run a line under one of the launchers, below the directory `top`."""
     out, tmp, cwd, logs = (top / name for name in ("out", "tmp", "cwd", "logs"))
@@ -135,7 +130,7 @@ def run(
     names = {"dir": cwd, "logs": logs, "tmp": tmp, "python": sys.executable, "scripts": SCRIPTS}
     names |= {"root": ROOT, **ports}
     environ = clean_environ(TMPDIR=str(tmp), PROBE_OUT=str(out), PROBE_DO=line.do)
-    environ |= inherited | (QUIET if line.is_program else {})
+    environ |= QUIET if line.is_program else {}
     environ = {name: environ[name] for name in environ if name not in UNSET}
     environ |= {name: _filled(value, names) for name, value in line.environ.items()}
     with _streams(line.on, top, str(line.stdin)) as streams:

@@ -1,7 +1,6 @@
-"""torchrun's lines in a Slurm job: in a shell of one node, of two, and as tasks on two nodes."""
+"""What runs under torchrun prints the same as tasks of Slurm on two nodes."""
 
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,12 @@ TASKS = [
 ]
 
 
-def test_in_a_shell_of_one_node_a_line_does_the_same(slurm: Slurm) -> None:
-    words = [sys.executable, "-m", "tests.torchrun", "--redirects 3 --nproc-per-node 2 train.py"]
-    done = slurm.salloc(["-N1"], words, cwd=ROOT, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "files: log files\n" in done.stdout
-
-
 @pytest.mark.parametrize("line", TASKS)
 def test_as_tasks_on_two_nodes_a_program_prints_the_same(
     line: Line, slurm: Slurm, tmp_path: Path
 ) -> None:
     require_packages(*line.needs, group="nightly")
-    theirs = run_steadily(line, start_torchrun, tmp_path / "theirs", {}, {})
+    theirs = run_steadily(line, start_torchrun, tmp_path / "theirs", {})
     printed = [text for name, text in theirs.files.items() if name.endswith("stdout.log")]
     words = shlex.split(line.text[line.text.index("{scripts}") :].format(scripts=SCRIPTS))
     environ = {"PYTHONPATH": str(ROOT), **QUIET, "SLURM_KILL_BAD_EXIT": "1"}
@@ -44,22 +36,3 @@ def test_as_tasks_on_two_nodes_a_program_prints_the_same(
     done = slurm.run(step, env=environ, cwd=tmp_path / "cwd", timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted("".join(printed).splitlines())
-
-
-@pytest.mark.parametrize("command", ["salloc", "sbatch"])
-def test_in_a_shell_of_two_nodes_the_two_lines_to_type_are_shown(
-    command: str, slurm: Slurm, tmp_path: Path
-) -> None:
-    (tmp_path / "x.py").write_text("import os; print('rank', os.environ['RANK'])\n")
-    line = f"{sys.executable} -m spawnlaunch --quiet --no-prefix --nproc_per_node=2"
-    batch = f"cd {tmp_path}; {line} x.py 2>&1; {line} --standalone x.py 2>&1; true\n"
-    if command == "sbatch":
-        said = slurm.sbatch(f"#!/bin/sh\n{batch}", "--nodes=2").output
-    else:
-        said = slurm.salloc(["-N2"], ["sh", "-c", batch]).stdout
-    error, *ran = [text for text in said.splitlines() if "warning" not in text]
-    assert "a Slurm job with 2 nodes" in error
-    assert "srun is missing; type srun --nodes=2" in error
-    assert "for this machine alone: " in error
-    assert "--standalone" in error
-    assert sorted(ran) == ["rank 0", "rank 1"]

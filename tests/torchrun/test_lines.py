@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,26 +26,6 @@ WORKER = {"environ": {"RANK": "0", "MASTER_PORT": "1"}, "argv": ["train.py", "a"
           "signals": [], "streams": ["device", "pipe or file", "pipe or file"]}  # fmt: skip
 FILES = {"logs/R/attempt_0/0/stdout.log": "x"}
 SEEN = Seen([0], "out of 0", "err of 0", {"0.0": WORKER}, FILES, None)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        *({"statuses": [1]}, {"stdout": ""}, {"stderr": "err of 1"}, {"error": "bad luck"}),
-        *({"files": {}}, {"workers": {}}, {"workers": {"0.0": WORKER, "0.1": WORKER}}),
-        *(
-            {"workers": {"0.0": WORKER | worker}}
-            for worker in (
-                *({"environ": {"RANK": "1"}}, {"environ": {}}, {"argv": ["train.py"]}),
-                *({"cwd": "/"}, {"signals": ["SIGTERM"]}, {"streams": ["closed"] * 3}),
-            )
-        ),
-    ],
-)
-def test_what_no_row_expects_is_wrong(changed: dict[str, Any]) -> None:
-    line = two("--master-port {port}")
-    assert not wrong(Both(line, SEEN, SEEN))
-    assert wrong(Both(line, SEEN, SEEN._replace(**changed)))
 
 
 def test_a_row_that_a_line_is_to_show_and_does_not_is_wrong() -> None:

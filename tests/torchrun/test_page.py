@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from spawnlaunch.torchrun import names
+from spawnlaunch.cli.torchrun import names
 from tests.support.launching import ROOT
 from tests.support.required import require_packages
 

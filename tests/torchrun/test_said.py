@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.flags import Program, Request
-from spawnlaunch.torchrun import local_rank, names
+from spawnlaunch.cli.flags import Program, Request
+from spawnlaunch.cli.torchrun import local_rank, names
 from tests.support.launching import LAUNCHER, clean_environ, explain, launch, run
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 
@@ -165,17 +165,6 @@ def test_a_prefix_always_never_or_where_there_are_several_ranks(flags, said):
 )
 def test_names_are_read_joined_and_cut_short(word, read):
     assert names.split(word) == read
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [(["--nproc_per_node", "gpu"], "--nproc_per_node gpu: no GPU"), (["--sta"], "--standalone or")],
-)
-def test_a_message_names_the_flag_that_was_typed(typed, words, tmp_path):
-    done = launch(*typed, script(tmp_path, ""))
-    assert done.returncode == 2
-    assert words in done.stderr
 
 
 @pytest.mark.parametrize("typed", [["--nproc", 2, "--epochs=3"], ["-c", "x"]])

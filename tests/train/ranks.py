@@ -1,7 +1,5 @@
 """Start N ranks of the training loop as a launcher would, with nothing but their environment."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -23,6 +21,11 @@ TINY_MODEL = (*ON_TEXT, "--layers", "1", "--width", "32")
 SMALL = (*TINY_MODEL, "--eval-every", "0", "--save-every", "0")
 LAUNCHER = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PYTHONPATH"}
 LAUNCHER |= {"MASTER_ADDR", "MASTER_PORT"}
+
+
+def text_of(name: str) -> str:
+    """The text of a file of tests/train/tasks, which a test writes to a directory of its own."""
+    return Path(__file__).with_name("tasks").joinpath(f"{name}.py").read_text()
 
 
 class Ended(NamedTuple):
@@ -83,7 +86,6 @@ def _doing(rank: Rank) -> str:
 
 def until(rank: Rank, start_of_line: str) -> None:
     """Read what a rank prints until a line begins so."""
-    assert rank.stdout is not None
     for line in rank.stdout:
         if line.startswith(start_of_line):
             return

@@ -1,134 +1,13 @@
 """A task for each kind of data, which notes the samples of every step; and how to compare runs."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
 from pathlib import Path
 
-from tests.train.ranks import complete, run
+from tests.train.ranks import complete, run, text_of
 
-TASKS = '''
-import json, os, random, signal
-import numpy as np
-import torch
-from torch.utils.data import IterableDataset
-
-COUNT, WIDTH = 403, 3
-RANK = os.environ.get("RANK", "0")
-LAUNCH, DIES = os.environ.get("LAUNCH", "alone"), os.environ.get("DIES", "")
-LENGTHS = 1 + (np.arange(COUNT) * 7919 % 41) ** 2 // 90
-
-
-class Rows:
-    """Each sample is a vector, some noise that it draws itself, its number, and its tokens."""
-
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        noise = random.random() + np.random.rand() + torch.rand((), dtype=torch.float64)
-        x = torch.arange(index, index + WIDTH, dtype=torch.float64).sin() + 0.01 * noise
-        return x, x.sum() ** 2, index
-
-
-class Map:
-    passes = 0
-
-    def model(self):
-        layers = torch.nn.Linear(WIDTH, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
-        return torch.nn.Sequential(*layers).double()
-
-    def dataset(self, split):
-        return Rows() if split == "train" else torch.utils.data.Subset(Rows(), range(9))
-
-    def optimizer(self, model, lr):
-        self.made = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-        return self.made
-
-    def loss(self, model, batch):
-        x, y, index = batch
-        if model.training:
-            self.passes += 1
-            if DIES == f"{RANK}:{self.passes}":
-                os.kill(os.getpid(), signal.SIGKILL)
-            with open(f"samples-{LAUNCH}-{RANK}", "a") as file:  # a step has a rate of its own
-                print(json.dumps([self.made.param_groups[0]["lr"], index.tolist()]), file=file)
-        return (model(x)[:, 0] - y).square().sum(), len(y)
-
-
-class Lengths(Map):
-    def lengths(self, samples):
-        return LENGTHS
-
-
-class InTurn(IterableDataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __iter__(self):
-        for index in range(len(self.rows)):
-            yield self.rows[index]
-
-
-class Kept(InTurn):
-    """One that goes on from a state, and shows when it is read from the beginning."""
-
-    at = 0
-
-    def __iter__(self):
-        while self.at < len(self.rows):
-            self.at += 1
-            yield self.rows[self.at - 1]
-        self.at = 0
-
-    def state_dict(self):
-        return {"at": self.at}
-
-    def load_state_dict(self, state):
-        self.at = state["at"]
-        print(self.at, file=open(f"states-{RANK}", "a"))
-
-
-class Turns(Map):
-    kind = InTurn
-
-    def dataset(self, split):
-        return self.kind(super().dataset(split))
-
-
-class States(Turns):
-    kind = Kept
-
-
-class Buffered(Turns):
-    class kind(Kept):  # as Hugging Face datasets shuffle: no state has what is in the buffer
-        def __iter__(self):
-            buffer = []
-            for row in super().__iter__():
-                buffer.append(row)
-                if len(buffer) == 9:
-                    yield buffer.pop(self.at % 7)
-            yield from buffer
-
-class Arrays(Map):
-    collate = lambda self, samples: tuple(map(np.array, zip(*samples)))
-
-class Chained(Turns):
-    dataset = lambda self, split: super().dataset(split) + super().dataset("validation")
-
-class ByRank(Turns):
-    dataset = lambda self, split: InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
-
-class Void(Turns):
-    dataset = lambda self, split: InTurn(Rows() if split == "train" else ())
-
-class Spent(Turns):
-    class kind(InTurn):
-        __iter__ = lambda self: self.coming
-        coming = iter([Rows()[i] for i in range(20)])
-'''
+TASKS = text_of("streams")
 KINDS = ("Lengths", "States", "Map", "Turns", "Buffered")
 STEPS = 24
 FLAGS = (
@@ -148,10 +27,9 @@ def taken(cwd: Path, launch: str) -> Taken:
     """Which samples the ranks of a launch have trained on in each step."""
     found: Taken = {}
     for file in sorted(cwd.glob(f"samples-{launch}-*")):
-        for line in file.read_text().splitlines():
+        for line in file.read_text().splitlines()[1:]:  # the first was tried out before all steps
             rate, samples = json.loads(line)
             found.setdefault(rate, Counter()).update(samples)
-    found.pop(1e-3, None)  # what is tried out before the first step
     return found
 
 

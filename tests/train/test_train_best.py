@@ -10,8 +10,7 @@ import pytest
 from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import aim
 from tests.support.late import Late
-from tests.train.past import PAST
-from tests.train.ranks import ROOT, complete, metrics, run
+from tests.train.ranks import ROOT, complete, metrics, run, text_of
 
 torch = Late("torch")
 
@@ -31,7 +30,7 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int
 ) -> None:
     (here := tmp_path / "here").mkdir()
-    (here / "past.py").write_text(PAST)
+    (here / "past.py").write_text(text_of("past"))
     flags = ("--best", best, "--patience", "3", "--resume", "auto", "--out", ".")
     more = ("--loader-workers", str(loaders))
     first, *_ = complete(world, *FLAGS, *flags, *more, cwd=here)
@@ -82,41 +81,13 @@ def test_which_way_is_better_is_typed_or_follows_from_the_name(
 
 @pytest.mark.full
 def test_a_report_is_a_number_for_each_name() -> None:
-    from spawnlaunch.train.evaluate import unfit
+    from spawnlaunch.train.training import unfit
 
     for report in (None, 0.5, {"f1": "good"}, {"f1": torch.ones(3)}):
         assert "not a number for" in unfit(report, "loss")
 
 
-WATCHED = """
-import sys
-from pathlib import Path
-from typing import Any
-from spawnlaunch.train import checkpoint
-
-out, linked, seen = Path("run"), False, 0
-for step in (1, 2, 3, 4):
-    checkpoint.write(out, step, {"a": 1}, {"b": 2}, False)
-checkpoint.prune(out, 9, 1, 4)
-
-
-def look(event, arguments):
-    global seen
-    if watching and event.startswith(("os.", "shutil.", "pathlib.")) and not asking:
-        asking.append(1)
-        assert not (out / "best").is_symlink() or (out / "best").exists(), (event, arguments)
-        seen += 1
-        asking.clear()
-
-
-watching, asking = True, []
-sys.addaudithook(look)
-checkpoint.prune(out, 1, 3, 4)
-checkpoint.prune(out, 1, 2, 4)
-checkpoint.remove_all(out)
-watching = False
-print("looked" if seen > 20 else seen, sorted(path.name for path in out.iterdir()))
-"""
+WATCHED = text_of("watched")
 
 
 @pytest.mark.full

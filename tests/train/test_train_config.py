@@ -15,13 +15,13 @@ LANGUAGE = {"context": 128, "layers": 5, "width": 128, "text": None}
 def test_no_flag_appears_or_goes_unnoticed() -> None:
     assert [one.name for one in fields(Config)] == [
         *("task", "steps", "epochs", "batch_size", "accumulate", "global_batch", "global_tokens"),
-        *("block_window", "lr", "schedule", "final_lr", "warmup", "betas", "weight_decay", "clip"),
-        *("skip_nonfinite", "seed", "device", "precision", "tf32", "compile"),
-        *("checkpoint_activations", "static_graph", "find_unused", "sync_bn", "gradient_dtype"),
-        *("bucket_mb", "loader_workers", "gc_every", "log_every", "eval_every", "eval_batch_size"),
-        *("eval_at_start", "dry_run", "eval_only", "eval_splits", "save_every", "best", "patience"),
+        *("lr", "schedule", "final_lr", "warmup", "betas", "weight_decay", "clip"),
+        *("seed", "device", "precision", "tf32", "compile"),
+        *("checkpoint_activations", "find_unused", "sync_bn", "gradient_dtype"),
+        *("bucket_mb", "loader_workers", "log_every", "eval_every", "eval_batch_size"),
+        *("eval_at_start", "eval_only", "eval_splits", "save_every", "best", "patience"),
         *("keep", "out", "overwrite", "resume", "init", "max_time", "requeue", "tensorboard"),
-        *("wandb", "plot", "profile", "peak_tflops", "options"),
+        *("wandb", "profile", "options"),
     ]
 
 
@@ -33,7 +33,15 @@ def test_a_flag_sets_its_field() -> None:
 
 
 def test_a_saved_configuration_says_the_same_again(tmp_path: Path) -> None:
-    words = ["--lr", "0.1", "--out", 'a "b" \\ \n c', "--overwrite", "--max-time", "1:00:00"]
+    words = [
+        "--lr",
+        "0.1",
+        "--out",
+        'a "b" \\ \n \x7f \U0001f600 c',
+        "--overwrite",
+        "--max-time",
+        "1:00:00",
+    ]
     config, _ = parse([*words, "--width", "64", "--compile"])
     (tmp_path / "config.toml").write_text(to_toml(config))
     again, _ = parse(["--config", str(tmp_path / "config.toml")])
@@ -51,6 +59,13 @@ def test_how_a_run_began_is_no_flag_of_its_evaluation(
     (tmp_path / "config.toml").write_text(to_toml(config))
     again, _ = parse(["--config", str(tmp_path / "config.toml"), "--eval-only", *typed])
     assert (again.overwrite, again.resume, again.lr) == (False, resume, 0.1)
+
+
+def test_a_run_that_was_begun_with_overwrite_is_gone_on_with_by_its_file(tmp_path: Path) -> None:
+    config, _ = parse(["--overwrite", "--out", "here"])
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    again, _ = parse(["--config", str(tmp_path / "config.toml"), "--resume", "auto"])
+    assert (again.overwrite, again.resume, again.out) == (False, "auto", "here")
 
 
 def test_a_typed_flag_wins_over_the_file(tmp_path: Path) -> None:
@@ -82,7 +97,7 @@ def test_a_bad_file_is_refused_by_its_name(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["batch_size", "eval_every", "no_static_graph", "width"])
+@pytest.mark.parametrize("name", ["batch_size", "eval_every", "no_find_unused", "width"])
 def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
     words = [] if name.startswith("no_") else ["32"]
     typed = ["--" + name, *words, "--out", "a_b", "--task", "language", "--max_time=3h"]

@@ -102,10 +102,10 @@ def refused(data: Path, tmp_path: Path, /, **change: str) -> str:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"text": "body"}, "--text: there is no column 'body'; the columns are review, s"),
+        ({"text": "body"}, "a.csv has no column 'body'; the columns are 'review', 's"),
         (
             {"model_config": '{"n_positions": 16}'},
-            "--length is 32, and gpt2 takes 16 tokens at most; type --length 16",
+            "--length is 32, and gpt2 takes 16 tokens at most; use --length 16",
         ),
         ({"model_name": "gpt9"}, "--model-name: gpt9 is neither a local directory with a "),
         ({"model_name": "gpt-neo"}, "; did you mean the type gpt_neo? A model of the "),
@@ -136,7 +136,7 @@ def test_too_few_rows_are_refused(data: Path, tmp_path: Path) -> None:
 
 def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -> None:
     task = ready(tmp_path, data=str(data / "a.txt"), model_name="gpt_neo")
-    said, _, changes = task.describe().partition("; for a smaller model type --model-config ")
+    said, _, changes = task.describe().partition("; for a smaller model use --model-config ")
     assert said.endswith(
         " held out (one row in 10); random weights, of the type gpt_neo, 1,213,179,904 parameters"
     )
@@ -159,7 +159,7 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
     datasets.DatasetDict(train=some, test=some).save_to_disk(str(tmp_path / "two"))
     task = prepared(tmp_path, tmp_path / "two")
     assert "(its split test); random" in task.describe()
-    said = f"no split 'test', as that of {tmp_path}/two is held out to validate with; type --test"
+    said = f"no split 'test', as that of {tmp_path}/two is held out to validate with; use --test"
     with pytest.raises(RefusedError, match=re.escape(said)):
         task.dataset("test")
     task = prepared(tmp_path, tmp_path / "two", validation=str(data / "a.csv"))
@@ -167,14 +167,14 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
     assert len(task.dataset("test")) > 0
     task = prepared(tmp_path, data / "a.csv")
     assert "(one row in 10); random" in task.describe()
-    with pytest.raises(RefusedError, match=r"; type --test FILE$"):
+    with pytest.raises(RefusedError, match=r"; use --test FILE$"):
         task.dataset("test")
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:
     (tmp_path / rows.FOLDER).mkdir()
-    rows.write_tokens(tmp_path, "train", [list(range(100_000))])
-    windows = language.Windows(rows.read_prepared(tmp_path, "train-tokens"), 32, stride=32)
+    rows.write(tmp_path, "train", [list(range(100_000))])
+    windows = language.Windows(rows.Texts(tmp_path, "train").tokens, 32, stride=32)
     sent = pickle.dumps(windows)
     assert len(sent) < 1000
     assert torch.equal(pickle.loads(sent)[7][1], windows[7][1])

@@ -16,24 +16,7 @@ from tests.train import ranks
 torch = Late("torch")
 task_of = Late("spawnlaunch.train.task")
 pytestmark = pytest.mark.full
-HEAD = """
-import torch
-import torch.nn.functional as F
-
-
-class Base:
-    def model(self):
-        return torch.nn.Linear(2, 3)
-
-    def dataset(self, split):
-        generator = torch.Generator().manual_seed(len(split))
-        return [(torch.randn(2, generator=generator), i % 3) for i in range(40)]
-
-    def loss(self, model, batch):
-        x, y = batch
-        return F.cross_entropy(model(x), y, reduction="sum"), len(y)
-
-"""
+HEAD = ranks.text_of("base")
 FLAGS = ("--device", "cpu", "--steps", "2", "--batch-size", "4", "--task", "own.py:Own")
 
 
@@ -67,12 +50,7 @@ class Plain:
         ("dataset = None", "has a dataset that is no method"),
         ("def measure(self, model, batch): ...", "has measure() without report(), and they go"),
         ("def prepared(self, directory): ...", "has prepared() without prepare(), and they go"),
-        (
-            "def colate(self, samples): ...",
-            "has a method colate(), which nobody calls; rename it to collate(), or to _colate() if "
-            "it is your own",
-        ),
-        ("default = {'lr': 0.1}", "has default = {'lr': 0.1}, which nobody reads; rename it to de"),
+        ("def state_dict(self): ...", "has state_dict() without load_state_dict(), and they go"),
         ("def export(self, model): ...", "has export(self, model), which the loop calls as export"),
     ],
 )
@@ -188,7 +166,7 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
     losses = ranks.metrics(documented / "here", "validation_loss")
     assert len(losses) == 300 * 16 // 1000 + 1  # behind each epoch and at the end
     line = json.loads((documented / "here" / "metrics.jsonl").read_text().splitlines()[0])
-    assert {"points_per_second", "tflops"} < set(line)
+    assert "points_per_second" in line
     assert (documented / "here" / "xor.pt").exists()
     own = "".join(file.read_text() for file in documented.glob("*.py"))
     for name in task_of.HOOKS:

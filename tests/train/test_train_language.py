@@ -1,7 +1,5 @@
 """The language task: where the text is cut, and what a loss counts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.train.exit import PREEMPTED
 from tests.support import launching
-from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, until
+from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, text_of, until
 from tests.train.ranks import finish as finish_ranks
 
 pytestmark = pytest.mark.full
@@ -31,21 +30,6 @@ def test_an_interrupt_ends_all_ranks_or_lets_the_only_one_save(
     assert ended[0].err.startswith(f"train: {said}")
     assert "".join(rank.err for rank in ended).count("\n") == 1
     assert ("preempted by SIGINT after step" in ended[0].out) == (size == 1)
-
-
-def test_a_launcher_can_ask_where_a_worker_is(tmp_path: Path) -> None:
-    number = signal.SIGRTMIN + 3
-    extra = {"SPAWNLAUNCH_STACK_SIGNAL": str(int(number))}
-    flags = (*TINY, "--steps", "1000000", "--log-every", "1")
-    (worker,) = start(0, *flags, cwd=tmp_path, **extra)
-    until(worker, "step")
-    worker.send_signal(number)
-    until(worker, "step")  # and it goes on
-    worker.send_signal(signal.SIGTERM)
-    (ended,) = finish_ranks([worker])
-    assert ended.status == PREEMPTED
-    assert "most recent call first" in ended.err
-    assert 'train/loop.py"' in ended.err
 
 
 def test_an_interrupt_ends_a_rank_that_waits_for_a_lost_peer(tmp_path: Path) -> None:
@@ -90,38 +74,7 @@ def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path)
     assert "failed first: rank 0 on " in ended.stderr
 
 
-QUITS = """
-import gc
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-
-class EnoughError(BaseException):
-    pass
-
-
-class Quits:
-    def __init__(self, how="text"):
-        self.how = how
-
-    def model(self):
-        return torch.nn.Linear(1, 1)
-
-    def dataset(self, split):
-        return torch.ones(8, 1)
-
-    def loss(self, model, batch):
-        if self.how == "error" and model.training:
-            raise EnoughError("it is enough")
-        if self.how != "stays" and model.training:
-            raise SystemExit({"text": "it is enough", "number": 3}[self.how])
-        return model(batch).square().sum(), len(batch)
-
-    def sample(self, model, seed):
-        wrappers = [one for one in gc.get_objects() if isinstance(one, DistributedDataParallel)]
-        return f"{len(wrappers)} wrappers, a group: {dist.is_initialized()}"
-"""
+QUITS = text_of("quits")
 OF_QUITS = ("--task", "quits.py:Quits", "--device", "cpu", "--steps", "3", "--out", "here")
 
 

@@ -8,40 +8,11 @@ import numpy as np
 import pytest
 
 from tests.support.processes import nothing_left_behind, processes_with
-from tests.train.ranks import complete, start, until
+from tests.train.ranks import complete, start, text_of, until
 
 MIB = 1 << 20
 pytestmark = pytest.mark.full
-ENDS = r"""
-import os, time, torch
-
-
-class Points:
-    def __len__(self):
-        return 64
-
-    def __getitem__(self, index):
-        if index == 63 and os.environ["HOW"] == "stuck":
-            os.write(1, b"\nstuck\n")  # whatever else is on this line: its rank prints as well
-            time.sleep(3600)
-        return torch.ones(1)
-
-
-class Ends:
-    passes = 0
-
-    def model(self):
-        return torch.nn.Linear(1, 1)
-
-    def dataset(self, split):
-        return Points()
-
-    def loss(self, model, batch):
-        self.passes += model.training
-        if self.passes == 5 and os.environ["HOW"] in ("raises", "unread", "quits"):
-            raise SystemExit(3) if os.environ["HOW"] == "quits" else ValueError("the user's own")
-        return model(batch).sum(), len(batch)
-"""
+ENDS = text_of("ends")
 FLAGS = (
     *("--device", "cpu", "--task", "ends.py:Ends", "--out", "here", "--log-every", "1"),
     *("--save-every", "0", "--batch-size", "4", "--loader-workers", "2"),
@@ -77,56 +48,7 @@ def test_nothing_is_left_of_a_rank_that_has_ended(
         assert [one.returncode for one in ranks if one.wait() is not None] == [status, status]
 
 
-SHARES = """
-import json, os, pathlib
-import numpy as np
-import torch
-
-COUNT, WIDTH = 80, 1 << 20
-
-
-class Rows:
-    def __init__(self, rows, kind):
-        self.rows, self.kind = rows, kind
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        row = np.asarray(self.rows[index])
-        total = int(row.sum())  # of all bytes, so that all pages are there
-        if row.flags.writeable and self.kind != "mapped":
-            row[0] += 1  # in place, which is nobody's business but this process's
-        private = sum(
-            int(line.split()[1])
-            for line in pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()
-            if line.startswith("Private")
-        )
-        pathlib.Path(f"private-{os.getpid()}").write_text(str(private))
-        return torch.tensor([total], dtype=torch.float64)
-
-
-class Shares:
-    def __init__(self, kind: str):
-        self.kind = kind
-        if kind == "mapped":
-            self.rows = np.memmap("rows.bin", np.uint8, "r", shape=(COUNT + 2, WIDTH))[1:-1]
-        else:
-            rows = np.fromfile("rows.bin", np.uint8).reshape(COUNT + 2, WIDTH)[1:-1]
-            self.rows = list(torch.from_numpy(rows))
-
-    def model(self):
-        return torch.nn.Linear(1, 1)
-
-    def dataset(self, split):
-        return Rows(self.rows, self.kind)
-
-    def loss(self, model, batch):
-        if os.path.exists("here/config.toml"):  # before, the first batch is only looked at
-            with open("seen", "a") as file:
-                file.writelines(f"{int(total)}\\n" for total in batch)
-        return model(batch.float() * 1e-9).sum(), len(batch)
-"""
+SHARES = text_of("shares")
 
 
 @pytest.mark.parametrize(("kind", "world"), [("mapped", 2), ("rows", 1)])

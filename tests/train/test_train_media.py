@@ -97,7 +97,7 @@ def test_a_split_of_images_and_a_saved_model_are_used(tmp_path: Path) -> None:
     paint(tmp_path / "images" / "test", 3)
     data = ("--data", "images", "--steps", "8", "--eval-splits", "validation,test")
     (first, *_) = complete(2, *COMMON, *IMAGES, *data, cwd=tmp_path)
-    assert "10 held out (of images/val), 2 classes" in first.out
+    assert "10 images held out (of images/val), 2 classes" in first.out
     again = ("--model-name", "here/model", "--model-config", "{}", "--eval-only", "--out", "again")
     complete(2, *COMMON, *IMAGES, *data, *again, cwd=tmp_path)
     before, after = (
@@ -141,6 +141,62 @@ def test_a_directory_without_images_is_refused(tmp_path: Path, made: list[str], 
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])
+def test_an_image_is_seen_as_a_viewer_shows_it(
+    tmp_path: Path, suffix: str, orientation: int
+) -> None:
+    """Its upper left quarter is white, wherever the camera has stored that."""
+    from PIL import Image
+
+    shown = np.zeros((32, 32, 3), np.uint8)
+    shown[:16, :16] = 255
+    turned = np.rot90(shown, {1: 0, 2: 0, 3: 2, 4: 2, 5: 3, 6: 1, 7: 1, 8: 3}[orientation])
+    if orientation in (2, 4, 5, 7):
+        turned = turned[:, ::-1]
+    exif, file = Image.Exif(), tmp_path / f"a.{suffix}"
+    exif[0x112] = orientation
+    Image.fromarray(np.ascontiguousarray(turned)).save(file, exif=exif)
+    with Image.open(file) as image:
+        seen = np.asarray(image_classification.as_shown(image)).mean(2)
+    quarters = [seen[y : y + 16, x : x + 16].mean() for y in (0, 16) for x in (0, 16)]
+    assert [value > 128 for value in quarters] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
+def test_16_bits_of_grey_are_as_8(tmp_path: Path, suffix: str) -> None:
+    from PIL import Image
+
+    grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(grey * 257).save(tmp_path / f"a.{suffix}")
+    with Image.open(tmp_path / f"a.{suffix}") as image:
+        seen = np.asarray(image_classification.as_shown(image))
+    assert (seen == grey[:, :, None]).all()
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32", "broken"])
+def test_an_image_that_cannot_be_used_is_named(tmp_path: Path, kind: str) -> None:
+    from PIL import Image
+
+    file = tmp_path / "a.tiff"
+    if kind == "broken":
+        file.write_bytes(b"II*")
+    else:
+        Image.fromarray(np.ones((8, 8), kind)).save(file)
+    with pytest.raises(RefusedError, match=f"cannot read the image {file}: "):
+        image_classification.refuse_unreadable(str(file))
+
+
+def test_links_are_followed_and_no_image_is_taken_twice(tmp_path: Path) -> None:
+    paint(tmp_path / "images", 3)
+    paint(tmp_path / "elsewhere", 2)
+    (tmp_path / "images" / "red" / "more").symlink_to(tmp_path / "elsewhere" / "red")
+    (tmp_path / "images" / "red" / "more" / "back").symlink_to(tmp_path / "images" / "red")
+    found, _ = image_classification.find_splits(str(tmp_path / "images"), None, None)
+    files = [Path(file).name for split in found.values() for file, _ in split]
+    assert sorted(files) == sorted(3 * ["0.png", "1.png"] + 2 * ["2.png"])
+
+
 def test_speech_is_written_down(spoken: Path) -> None:
     flags = (*COMMON, *SPEECH, "--steps", "40", "--eval-every", "0", "--save-every", "0")
     (ended,) = complete(1, *flags, cwd=spoken)
@@ -155,7 +211,7 @@ def test_speech_is_written_down(spoken: Path) -> None:
 @pytest.mark.parametrize(
     ("rate", "flags", "said"),
     [
-        (8_000, (), "0.wav has 8,000 samples per second, and the model takes 16,000; type ffmpeg"),
+        (8_000, (), "0.wav has 8,000 samples per second, and the model takes 16,000; run ffmpeg"),
         (16_000, ("--length", "37"), "writes 40 tokens at most, 4 of them before the text; type"),
     ],
 )

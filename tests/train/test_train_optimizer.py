@@ -7,49 +7,12 @@ import pytest
 
 from spawnlaunch.train.config import Config
 from tests.support.late import Late
-from tests.train.ranks import assert_refused, complete, run, weights
+from tests.train.ranks import assert_refused, complete, run, text_of, weights
 
 torch = Late("torch")
 
 STEPS = 8
-TASK = """
-import torch
-from torch import nn
-
-
-class Line:
-    def model(self):
-        return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-
-    def dataset(self, split):
-        return torch.arange(90.0).view(30, 3).sin()
-
-    def loss(self, model, batch):
-        return (5 * model(batch) - 3).square().sum(), len(batch)
-
-
-class Counting(torch.optim.SGD):
-    # Keeps its state in its groups, as optimizers without a schedule do.
-    def step(self, closure=None):
-        for group in self.param_groups:
-            group["steps"] = group.get("steps", 0) + 1
-            group["seen"].add_(1)
-        return super().step(closure)
-
-
-class Counts(Line):
-    def __init__(self, decay: float = 0.1):
-        self.decay = decay
-
-    def optimizer(self, model, lr):
-        groups = [{"params": [one], "seen": torch.zeros(())} for one in model.parameters()]
-        return Counting(groups, lr=lr, weight_decay=self.decay)
-
-
-class Other(Line):
-    def optimizer(self, model, lr):
-        return torch.optim.RMSprop(model.parameters())
-"""
+TASK = text_of("optimizers")
 FLAGS = (
     *("--device", "cpu", "--steps", str(STEPS), "--global-batch", "6", "--log-every", "1"),
     *("--eval-every", "0", "--save-every", "0", "--lr", "0.02", "--out", "here"),
@@ -66,14 +29,42 @@ def test_a_schedule_is_torchs(kind: str, final: float | None) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
     schedules = torch.optim.lr_scheduler
     theirs: Any = {
-        "cosine": lambda: schedules.CosineAnnealingLR(optimizer, 20, eta_min=0.1),
-        "linear": lambda: schedules.LinearLR(optimizer, 1.0, 0.25, total_iters=20),
+        "cosine": lambda: schedules.CosineAnnealingLR(optimizer, 19, eta_min=0.1),
+        "linear": lambda: schedules.LinearLR(optimizer, 1.0, 0.25, total_iters=19),
         "constant": lambda: schedules.ConstantLR(optimizer, 1.0),
     }[kind]()
     for step in range(1, 21):
+        assert ours.share(step) == pytest.approx(optimizer.param_groups[0]["lr"])
         optimizer.step()
         theirs.step()
-        assert ours.share(step) == pytest.approx(optimizer.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 5, 20])
+@pytest.mark.parametrize("kind", ["cosine", "linear", "constant"])
+def test_the_rate_that_is_typed_is_reached_and_the_last_one_too(kind: str, warmup: int) -> None:
+    from spawnlaunch.train.schedule import schedule
+
+    ours = schedule(Config(lr=1.0, schedule=kind, warmup=warmup, steps=20), 100, 8)
+    shares = [ours.share(step) for step in range(1, 21)]
+    assert max(shares) == shares[max(1, warmup) - 1] == 1.0
+    assert shares[: max(1, warmup)] == sorted(shares[: max(1, warmup)])
+    if kind != "constant" and warmup < 20:
+        assert shares[-1] == pytest.approx(0.05)
+
+
+@pytest.mark.full
+def test_the_state_of_an_optimizer_is_put_back_by_the_names_of_its_parameters(cwd: Path) -> None:
+    """In another order of groups and parameters a run goes on as if there had been none."""
+    flags = (*FLAGS, "--task", "task.py:Sides", "--schedule", "constant")
+    complete(1, *flags, "--steps", "9", "--out", "whole", cwd=cwd)
+    complete(1, *flags, "--steps", "4", cwd=cwd)
+    complete(1, *flags, "--steps", "9", cwd=cwd, TURNED="yes")
+    whole, gone_on = (weights(cwd / name, 9) for name in ("whole", "here"))
+    assert all(torch.equal(whole[name], gone_on[name]) for name in whole)
+    ended = run(1, *flags, "--steps", "10", cwd=cwd, TURNED="moved")
+    said = "here/step-00000009 is of another model: its optimizer has other parameters in its gro"
+    assert_refused(ended, said)
+    assert "0.weight" in ended[0].err
 
 
 @pytest.mark.full

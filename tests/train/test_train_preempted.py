@@ -22,6 +22,7 @@ from tests.train.ranks import (
     history,
     run,
     start,
+    text_of,
     until,
 )
 
@@ -32,21 +33,7 @@ FLAGS = (
     *("--eval-every", "6", "--save-every", "4", "--steps", "12", "--resume", "auto"),
 )
 LONG = (*FLAGS, "--steps", "1000000", "--out", "here")
-SLOW = """
-import os, time
-from pathlib import Path
-from spawnlaunch.train.tasks.language import Language
-
-class Slow(Language):
-    # Where it is slow it says so, and there it is interrupted, if at all.
-    def loss(self, model, batch):
-        begun = Path("cut/config.toml").exists()  # before, the first batch is only looked at
-        where = "train" if model.training else "validate" if begun else "look"
-        if os.environ.get("SLOW") == where and os.environ.get("RANK", "0") == "0":
-            Path("slow-now").touch()
-            time.sleep(0.5 if where == "train" else 0.05)
-        return super().loss(model, batch)
-"""
+SLOW = text_of("slow")
 
 
 def interrupted(cwd: Path, where: str, *flags: str) -> list[Ended]:
@@ -79,7 +66,7 @@ def test_in_the_first_step_and_in_a_validation_it_saves_and_resumes(
     last, goes_on = ranks[0].out.splitlines()[-2:]
     assert last.startswith("preempted by SIG")
     assert last.endswith(f" after step {step}, saved cut/step-{step:08}")
-    assert goes_on.endswith(" --out cut --resume auto")
+    assert goes_on.endswith(" -- --config cut/config.toml --resume auto")
     assert ranks[0].err == ranks[1].err == ""
     complete(2, *flags, "--out", "cut", cwd=tmp_path)
     assert [line["step"] for line in history(tmp_path / "cut")] == [line["step"] for line in whole]
@@ -133,6 +120,24 @@ def test_a_job_is_requeued_or_it_is_said_who_has_to(
     often = {"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "1000"}
     if scontrol:
         assert requeue(often, PREEMPTED).endswith("has been started anew 1000 times")
+
+
+def test_of_an_array_the_own_task_alone_is_requeued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one's SLURM_JOB_ID is the array's number."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ >> $ASKED\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("ASKED", str(asked := tmp_path / "asked"))
+    array = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    monkeypatch.setenv("PATH", "/nowhere")
+    line = requeue(array, PREEMPTED).partition("behind srun: ")[2]
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    assert requeue(array, PREEMPTED) == "requeued the Slurm job 7_0"
+    for environ in (array, {"SLURM_JOB_ID": "7"}):
+        typed = ["sh", "-c", f"(exit {PREEMPTED}); {line}"]
+        subprocess.run(typed, env={**os.environ, **environ}, check=True)
+    assert asked.read_text().split("\n") == ["requeue 7_0", "requeue 7_0", "requeue 7", ""]
 
 
 def test_rank_0_requeues_the_job(tmp_path: Path) -> None:

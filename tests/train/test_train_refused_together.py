@@ -1,7 +1,5 @@
 """What one rank refuses all refuse, also what ranks disagree on; rank 0 says it in one line."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -11,39 +9,9 @@ import pytest
 from tests.support import launching
 from tests.support.ports import free_port
 from tests.train import warm
-from tests.train.ranks import ENTRY, assert_refused, complete, environment, finish, run
+from tests.train.ranks import ENTRY, assert_refused, complete, environment, finish, run, text_of
 
-TASK = """
-import os, pathlib, random
-import numpy as np
-import torch
-from spawnlaunch.train.errors import RefusedError
-
-RANK = int(os.environ.get("RANK", 0))
-OWN = RANK == 1  # this rank is not as the others
-
-
-class Line:
-    def __init__(self):
-        self.slope = random.random() + np.random.rand() + torch.rand(())
-
-    def model(self):
-        return torch.nn.Linear(1, 1)
-
-    def dataset(self, split):
-        x = torch.rand(32, 1) + random.random() + np.random.rand()
-        order = torch.randperm(32)
-        with open(f"order{RANK}", "a") as file:
-            print(order.tolist(), x.sum().item(), float(self.slope), file=file)
-        part = x[order[:24] if split == "train" else order[24:]]
-        return list(zip(part, part * self.slope))
-
-    def loss(self, model, batch):
-        x, y = batch
-        return (model(x) - y).square().sum(), len(x)
-
-
-"""
+TASK = text_of("own")
 FLAGS = (
     *("--device", "cpu", "--steps", "6", "--batch-size", "2", "--log-every", "1"),
     *("--eval-every", "0", "--save-every", "0", "--eval-batch-size", "3", "--out", "here"),
@@ -147,6 +115,7 @@ ROWS = [
             Row(
                 "report() of the task returns 'step', which the log has",
                 MEASURE + "    more, reported = lambda self, count: {}, {'step': 1.0}",
+                1,
             ),
             Row("the gradient of weight is sparse, ", SPARSE),
             Row(

@@ -9,9 +9,8 @@ import pytest
 
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
-from tests.train.killing import FLAGS, NOISY, kill_one_and_resume
-from tests.train.past import PAST
-from tests.train.ranks import complete, history, metrics, run
+from tests.train.killing import FLAGS, NOISY
+from tests.train.ranks import complete, history, metrics, run, text_of
 
 saving = Late("spawnlaunch.train.saving")
 LAST = "step-00000020"
@@ -40,14 +39,6 @@ def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
     file.write_bytes(content)
-
-
-@pytest.mark.nightly
-def test_a_run_whose_rank_or_launcher_is_killed_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    of_ranks, of_launcher = kill_one_and_resume(
-        tmp_path, world=2, steps=40, kills=2, seed=2, loaders=1
-    )
-    assert of_ranks + of_launcher > 0
 
 
 @pytest.mark.full
@@ -117,7 +108,7 @@ def test_a_resumed_run_draws_the_numbers_that_the_whole_one_drew(tmp_path: Path)
 
 @pytest.mark.full
 def test_old_checkpoints_go_and_the_best_stays(tmp_path: Path) -> None:
-    (tmp_path / "past.py").write_text(PAST)
+    (tmp_path / "past.py").write_text(text_of("past"))
     flags = ("--task", "past.py:Past", "--lr", "0.1", "--warmup", "0", "--out", "here")
     often = ("--steps", "12", "--eval-every", "1", "--save-every", "2", "--keep", "2")
     complete(0, "--device", "cpu", *flags, *often, cwd=tmp_path)

@@ -2,7 +2,7 @@
 
 import gc
 import json
-import platform
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import pytest
 
 from spawnlaunch.train.config import seconds
 from tests.support.late import Late
-from tests.train.ranks import ROOT, SMALL, complete, metrics, run
+from tests.train.ranks import SMALL, complete, metrics
 
 torch = Late("torch")
 log = Late("spawnlaunch.train.log")
@@ -20,21 +20,7 @@ distributed = Late("spawnlaunch.train.distributed")
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
 
 
-EXTRAS = ("--tensorboard", "--wandb", "project", "--plot", "--profile", "--peak-tflops", "1e-3")
-
-
-ALLOCATES = """
-import resource, torch
-from spawnlaunch.train.device import keep_freed
-
-def pages():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(50):
-        [torch.ones(1 << 20) for _ in range(8)]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-print(pages(), keep_freed(torch.device("cpu")), pages())
-"""
+EXTRAS = ("--tensorboard", "--wandb", "project", "--profile")
 
 
 class Run(NamedTuple):
@@ -56,7 +42,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize(
     ("flags", "tolerance"),
     [
-        (("--static-graph", "--bucket-mb", "1", "--gc-every", "3", "--tf32"), 1e-6),
+        (("--bucket-mb", "1", "--tf32"), 1e-6),
         (("--precision", "bf16", "--gradient-dtype", "bf16", "--bucket-mb", "1"), 2e-2),
         (("--precision", "fp16"), 2e-2),
     ],
@@ -82,12 +68,10 @@ def test_a_line_of_metrics_says_where_the_time_went(plain: Run) -> None:
             assert 0 <= low <= middle <= high
         assert line["slowest"].startswith(("rank 0 on ", "rank 1 on "))
         assert line["bytes_per_second"] == pytest.approx(32 * line["samples_per_second"], rel=0.05)
-        assert line["tflops"] > 0
 
 
 @pytest.mark.full
 def test_extras_write_what_they_promise(plain: Run) -> None:
-    assert (plain.out / "plot.png").read_bytes().startswith(b"\x89PNG")
     (events,) = (plain.out / "tensorboard").glob("events.*")
     assert b"gradient_norm" in events.read_bytes()
     assert "  norm " in plain.said
@@ -97,24 +81,9 @@ def test_extras_write_what_they_promise(plain: Run) -> None:
         trace = json.loads((plain.out / f"trace-rank{rank}.json").read_text())
         names = [event.get("name", "") for event in trace["traceEvents"]]
         assert any("gloo" in name for name in names)
-        # AdamW's kernel scales the gradients; all of a bucket are copied to it at once.
-        assert "aten::_foreach_mul_" not in names
-        assert names.count("aten::_foreach_copy_") == names.count("gloo:all_reduce") > 0
-    assert metrics(plain.out, "mfu")[-1] > 0
-    assert "MFU" in plain.said
+    assert re.search(r"  \d+s left\n", plain.said)
     assert "a step in ms: data " in plain.said
     assert "peak memory " in plain.said
-
-
-@pytest.mark.full
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no mallopt")
-def test_on_a_cpu_a_step_uses_the_pages_that_the_last_one_freed(tmp_path: Path) -> None:
-    (tmp_path / "allocates.py").write_text(ALLOCATES)
-    program = tmp_path / "allocates.py"
-    (ended,) = run(0, cwd=tmp_path, program=program, PYTHONPATH=str(ROOT))
-    before, kept, after = ended.out.split()
-    assert kept == "True"
-    assert 4 * int(after) < int(before)
 
 
 @pytest.mark.full
@@ -162,10 +131,10 @@ def test_lines_of_metrics_are_not_kept_in_memory() -> None:
     from spawnlaunch.train.schedule import Position
     from spawnlaunch.train.screen import Screen
 
-    sizes, clock = log.Sizes(9000, "", "", None, None), log.Clock(torch.device("cpu"))
+    sizes, clock = log.Sizes(9000, "", ""), log.Clock(torch.device("cpu"))
     ours = log.Log(Screen(None), log.Metrics(None), [], sizes, clock)
     sums, one = torch.ones(4, dtype=torch.float64), torch.ones(1)
-    at, found = Position(1, 8, taken=8), log.Step(sums, one, one > 0)
+    at, found = Position(1, 8, taken=8), log.Step(sums, one)
     objects = []
     for lines in (200, 400):
         for _ in range(lines):

@@ -8,52 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.late import Late
-from tests.train.ranks import assert_refused, complete, metrics, run
+from tests.train.ranks import assert_refused, complete, metrics, run, text_of
 
 reference = Late("sklearn.metrics")
 torch = Late("torch")
 pytestmark = pytest.mark.full
 COUNTS = {"train": 50, "validation": 17, "test": 23}
-TASK = """
-import torch
-import torch.nn.functional as F
-from spawnlaunch.train.tasks import scores
-
-NAMES = ["left", "middle", "right"]
-COUNTS = {"train": 50, "validation": 17, "test": 23}
-
-
-def rows(split):
-    generator = torch.Generator().manual_seed(len(split))
-    x = torch.randn(COUNTS[split], 4, generator=generator)
-    noise = torch.randn(COUNTS[split], generator=generator)
-    return x, ((x[:, 0] + noise).clamp(-1, 1).round() + 1).long()
-
-
-class Sides:
-    def model(self):
-        return torch.nn.Linear(4, 3)
-
-    def dataset(self, split):
-        return list(zip(*rows(split)))
-
-    def loss(self, model, batch):
-        x, y = batch
-        return F.cross_entropy(model(x), y, reduction="sum"), len(y)
-
-    def measure(self, model, batch):
-        x, y = batch
-        logits = model(x)
-        loss = F.cross_entropy(logits, y, reduction="sum")
-        matrix = scores.confusion(y, logits.argmax(dim=1), 3)
-        return {"loss": loss, "count": len(y), "confusion": matrix}
-
-    def report(self, sums):
-        return scores.report(sums["confusion"], NAMES)
-
-    def show(self, sums):
-        return scores.show(sums["confusion"], NAMES)
-"""
+TASK = text_of("sides")
 FLAGS = (
     *("--device", "cpu", "--task", "sides.py:Sides", "--global-batch", "12", "--lr", "0.05"),
     *("--eval-batch-size", "4"),
@@ -125,4 +86,4 @@ def test_an_evaluation_leaves_the_run_as_it_is(trained: Path) -> None:
     assert files() == before
     agrees(trained / "here", trained / "here" / "step-00000012" / "weights.pt")
     ended = run(1, *FLAGS, "--eval-only", "--out", "nothing", cwd=trained)
-    assert_refused(ended, "--eval-only evaluates the weights")
+    assert_refused(ended, "--eval-only evaluates trained weights")

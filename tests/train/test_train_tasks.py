@@ -1,58 +1,18 @@
-"""A task of one's own: how it is found, and what its rows, its batches and its classes may be."""
+"""A task of one's own: how it is found, and what its batches and its classes may be."""
 
-from __future__ import annotations
-
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
-from tests.train.ranks import assert_refused, complete, history, metrics, run
+from tests.train.ranks import assert_refused, complete, history, metrics, run, text_of
 
 torch = Late("torch")
 data = Late("spawnlaunch.train.data")
-rows = Late("spawnlaunch.train.tasks.rows")
 
-MINIMAL = """
-import threading
-import torch
-import helper
-
-
-class Line:
-    def __init__(self, slope: float = 2.0, points: int = 96, name: str | None = None):
-        self.slope, self.points = slope, points
-
-    def model(self):
-        return torch.nn.Linear(1, 1)
-
-    def dataset(self, split):
-        class Points:  # no other process knows this class by name
-            def __len__(self):
-                return count
-
-            def __getitem__(self, index):
-                x = torch.tensor([place(index)])
-                return x, helper.line(x, slope)
-
-        place = lambda index: index / count
-        count, slope = self.points if split == "train" else 7, self.slope
-        return Points()
-
-    def loss(self, model, batch):
-        x, y = batch
-        return (model(x) - y).square().sum(), len(x)
-
-
-class Stuck(Line):
-    def __init__(self):
-        super().__init__()
-        self.lock = threading.Lock()
-"""
+MINIMAL = text_of("minimal")
 FLAGS = ("--device", "cpu", "--log-every", "1", "--lr", "0.1", "--steps", "20")
 
 
@@ -86,29 +46,6 @@ def test_loader_processes_read_the_same_samples_of_a_task_in_a_module(cwd: Path)
     (ended,) = run(1, *flags[:-4], "--task", "mine.py:Stuck", "--loader-workers", "1", cwd=cwd)
     assert_refused([ended], "--task mine.py:Stuck:")
     assert ended.err.endswith("; type --loader-workers 0\n")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".CSV"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_a_row_holds_any_text(tmp_path: Path, suffix: str, encoding: str) -> None:
-    file, text = tmp_path / f"rows{suffix}", "one\u2028two\x85three" + 200_000 * "."
-    row = json.dumps({"text": text}, ensure_ascii=False) if suffix == ".jsonl" else text
-    file.write_text("text\n" * (suffix != ".jsonl") + 20 * f"{row}\n", encoding=encoding)
-    splits = rows.read_splits(str(file), None, None)
-    assert [row["text"] for row in splits["train"]] == 18 * [text]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("a.csv", "text\none, two"), ("a.json", '[{"text": 1}]'), ("a.jsonl", '{"text": null}')],
-)
-def test_no_row_is_taken_for_what_it_does_not_say(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    file = str(tmp_path / name)
-    with pytest.raises(RefusedError, match="no column"):
-        rows.fill("--text", "text", rows.read_splits(file, file, None)["train"][0])
 
 
 # Batches, brought to a device that no tensor of the CPU can be added to.

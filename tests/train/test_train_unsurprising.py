@@ -1,7 +1,5 @@
 """What a task has set up stays as it is, and is asked for no more often than needed."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -12,99 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.late import Late
-from tests.train.ranks import TINY_MODEL, complete, history, metrics, weights
+from tests.train.ranks import TINY_MODEL, complete, history, metrics, text_of, weights
 
 torch = Late("torch")
 pytestmark = pytest.mark.full
 
-TASK = """
-import os
-import torch
-from torch import nn
-from spawnlaunch.train.task import Task
-from spawnlaunch.train.tasks.language import Language
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.norm, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.head(self.norm(self.body(x)))
-
-
-class Base(Task):
-    def model(self):
-        return Net()
-
-    def dataset(self, split):
-        with open("asked", "a") as file:
-            file.write(f"{os.environ.get('RANK', 0)} {split}\\n")
-        return torch.arange(90.0).view(30, 3).sin()
-
-    def loss(self, model, batch):
-        return (model(batch) - 3).square().sum(), len(batch)
-
-
-class Frozen(Base):  # the norm is not to follow the batches
-    def model(self):
-        net = Net()
-        net.norm.eval()
-        return net
-
-
-class Asleep(Base):  # as from_pretrained leaves a model
-    def model(self):
-        return Net().eval()
-
-
-class Averaged(Base):
-    def measure(self, model, batch):
-        loss, count = self.loss(model, batch)
-        mean = model.norm.running_mean.sum()
-        return {"loss": loss, "count": count, "means": mean, "batches": 1}
-
-    def report(self, sums):
-        return {"mean": sums["means"] / sums["batches"], "none": float("nan")}
-
-
-class Counts(Task):
-    # Each rank adds its own number in every training step, so that the ranks come apart.
-    def __init__(self, kept: bool = False):
-        self.kept = kept
-
-    def model(self):
-        model = nn.Linear(1, 1)
-        model.register_buffer("seen", torch.zeros(()), persistent=self.kept)
-        return model
-
-    def dataset(self, split):
-        return torch.ones(16, 1)
-
-    def loss(self, model, batch):
-        if model.training:
-            model.seen += int(os.environ["RANK"]) + 1
-            print(f"seen {int(model.seen)}", flush=True)
-        return model(batch).sum(), torch.tensor(len(batch))
-
-
-class Mapped(Base):
-    def loss(self, model, batch):
-        if model.training:
-            mapped = open("/proc/self/maps").read()
-            print("mapped", "step-" in mapped, flush=True)
-        return super().loss(model, batch)
-
-
-class Dropped(Language):
-    # A block that draws random numbers has to draw the same ones again.
-    def model(self):
-        model = super().model()
-        for block in model.blocks:
-            block.down = nn.Sequential(block.down, nn.Dropout(0.3))
-        return model
-"""
+TASK = text_of("left_alone")
 FLAGS = (
     *("--device", "cpu", "--global-batch", "6", "--log-every", "1", "--warmup", "0"),
     *("--eval-every", "2", "--save-every", "0", "--steps", "6", "--out", "here"),
@@ -138,15 +49,15 @@ def grown(tree: Any) -> Any:
 def test_each_module_keeps_its_mode_over_a_validation(tree: Any) -> None:
     from spawnlaunch.train.config import Config
     from spawnlaunch.train.distributed import World
-    from spawnlaunch.train.learner import Learner
     from spawnlaunch.train.model import in_eval_mode
     from spawnlaunch.train.task import Task
+    from spawnlaunch.train.trainer import Trainer
 
     model = torch.nn.Sequential(grown(tree))
     before = [module.training for module in model.modules()]
     task = type("Tree", (Task,), {"model": lambda _: model})()
-    learner = Learner(task, Config(), World(), torch.device("cpu"), 1.0)
-    with suppress(KeyError), learner.evaluating():
+    trainer = Trainer(task, Config(), World(), torch.device("cpu"), 1.0)
+    with suppress(KeyError), trainer.evaluating():
         assert not any(module.training for module in model.modules())
         raise KeyError
     assert [module.training for module in model.modules()] == before

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spawnlaunch.watch.devices import DeviceUse
+from spawnlaunch.watch.device_use import DeviceUse
 from spawnlaunch.watch.progress import Progress
-from spawnlaunch.watch.sample import Sample
+from spawnlaunch.watch.usage import Sample
 
 
 def sample(rank: int = 0, **other: Any) -> Sample:
     """A rank that does nothing in particular."""
     usual: dict[str, Any] = {
         "time": 1000.0, "host": "node0", "launch": "spawnlaunch-7-abc", "job": "7.0",
+        "starter": "spawnlaunch",
         "rank": rank, "local_rank": rank, "world_size": 4, "pid": 100 + rank, "start": 1000,
         "command": "python -u train.py", "state": "sleeping", "held": None, "cpu": 0.5,
         "cpu_seconds": 10.0,

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.watch import charts, page, story
@@ -74,7 +74,7 @@ numbers = st.lists(st.sampled_from(ODD) | st.floats() | st.integers(), min_size=
 texts = st.lists(st.sampled_from(ODD_TEXT) | st.text(), min_size=1)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(numbers, texts, st.integers(), st.sampled_from(SHARES), odd)
 @example([0], ["x"], 0, 0.0, [-1e308, 1e308])  # further from each other than any number
 def test_any_numbers_and_strings(
@@ -93,7 +93,7 @@ def test_any_numbers_and_strings(
         assert [one.lost for one in found.launches] == [{}, {}]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.binary(), st.integers(0, 400), st.integers(0, 10_000))
 def test_any_bytes_anywhere(
     record: list[dict[str, Any]], tmp_path: Path, data: bytes, at: int, more: int

@@ -2,7 +2,7 @@
 library that stands in for NVML.
 
 No device is there: that drivers write such files, and NVML gives such answers, is what their
-documents say (spawnlaunch/watch/devices.py names them). `python3 -m tests.gpu` asks a real one.
+documents say (spawnlaunch/watch/device_use.py names them). `python3 -m tests.gpu` asks a real one.
 """
 
 import sys
@@ -13,8 +13,8 @@ import pytest
 
 from spawnlaunch import node as nodes
 from spawnlaunch.node import pci
-from spawnlaunch.watch import devices
-from spawnlaunch.watch.devices import DeviceUse, Meter
+from spawnlaunch.watch import device_use
+from spawnlaunch.watch.device_use import DeviceUse, Meter
 from spawnlaunch.watch.find import Rank
 from tests import machines
 from tests.machines.tree import build, write
@@ -86,15 +86,15 @@ def test_figures_of_intel_are_what_its_drivers_tell(
 ) -> None:
     for name, text in files.items():
         write(tmp_path / name, text)
-    told = devices.of_sysfs(str(tmp_path))
+    told = device_use.of_sysfs(str(tmp_path))
     assert (told["temperature"], told["clock"]) == (temperature, clock)
     assert told["use"] is told["memory"] is told["memory_total"] is None
 
 
 def test_where_a_driver_tells_nothing_nothing_is_known(tmp_path: Path) -> None:
-    assert set(devices.of_sysfs(str(tmp_path)).values()) == {None}
+    assert set(device_use.of_sysfs(str(tmp_path)).values()) == {None}
     write(tmp_path / "gpu_busy_percent", "not a number")
-    assert devices.of_sysfs(str(tmp_path))["use"] is None
+    assert device_use.of_sysfs(str(tmp_path))["use"] is None
 
 
 @pytest.fixture
@@ -116,7 +116,6 @@ def test_figures_of_nvidia_are_nvmls_answers_about_the_address(two_gpus: nodes.N
         *(0, "0000:19:00.0", "nvidia"),
         use=90.0, memory=1 << 30, memory_total=80 << 30, temperature=40.0, clock=1980.0,
     )  # fmt: skip
-    assert second is not None
     assert (second.use, second.memory, second.temperature) == (91.0, 2 << 30, 41.0)
     assert second.clock is None  # which this device refuses
     assert meter.of(rank(0, CUDA_VISIBLE_DEVICES="1")) == second

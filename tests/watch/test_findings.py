@@ -1,7 +1,6 @@
 """`top --once` names the rank that hangs, with its line and the collective."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.watch import kept
 from tests.support.launching import clean_environ, run, start
 from tests.support.processes import until
 from tests.support.witnessed import needs_line
 from tests.watch.ranks import TOP
-from tests.watch.samples import sample
 
 BEGINS = "from spawnlaunch import witness; witness.begin()\n"
 KEEPS = "import ctypes, time\ntime.sleep = ctypes.PyDLL(None).sleep\n"
@@ -39,16 +36,16 @@ def running(launcher: tuple[str, ...], script: Path) -> Iterator[None]:
         launch.communicate()
 
 
-def findings(script: Path) -> list[dict[str, object]]:
-    """Of the launch of this script, as soon as there are any."""
+def waited_for(script: Path) -> list[dict[str, object]]:
+    """Who is waited for in the launch of this script; before that one may be on its way yet."""
     found: list[dict[str, object]] = []
 
     def look() -> bool:
         lines = run(*TOP, "--once", "--json", script).stdout.splitlines()
-        found.extend(one for one in map(json.loads, lines) if "kind" in one)
+        found.extend(one for one in map(json.loads, lines) if one.get("kind") == "waited for")
         return bool(found)
 
-    until(look, "a finding")
+    until(look, "somebody is waited for")
     return found
 
 
@@ -67,8 +64,8 @@ def test_who_never_comes(launcher: tuple[str, ...], begins: str, tmp_path: Path)
     script = tmp_path / "never.py"
     script.write_text(begins + NEVER_COMES)
     with running(launcher, script):
-        (one,) = findings(script)
-    assert (one["rank"], one["kind"]) == (1, "waited for")
+        (one,) = waited_for(script)
+    assert one["rank"] == 1
     before, _, at = str(one["words"]).partition("; it is at ")
     assert before.endswith(f"so far, before {line(script, '# call')} (all_reduce)")
     assert at == ("" if begins == KEEPS else line(script, "# fault"))
@@ -88,17 +85,3 @@ def test_the_record_has_each_place_of_a_hang(tmp_path: Path) -> None:
 
     with running((*OURS, "--record", str(tmp_path)), script):
         until(is_noted, "both places are noted")
-
-
-def test_what_the_record_has_is_told_and_other_files_of_ranks_are_not(tmp_path: Path) -> None:
-    one = sample()
-    begins, grows = {"launch": one.launch}, {"kind": "note", "rank": 3, "note": "grows", "time": 0}
-    record, metrics = tmp_path / "now-run-node0-abc.jsonl", tmp_path / "metrics.jsonl"
-    record.write_text(f"{json.dumps(begins)}\n{json.dumps({**grows, 'words': 'memory'})}\n")
-    metrics.write_text('{"step": 1}\n')
-    code = "import sys; files = [*map(open, sys.argv[1:])]; print(flush=True); sys.stdin.read()"
-    with start(sys.executable, "-c", code, metrics, record, stdin=subprocess.PIPE) as opened:
-        opened.stdout.readline()
-        (note,) = kept.findings([one._replace(pid=opened.pid)])[one.launch]
-        opened.stdin.close()
-    assert (note.rank, note.kind) == (3, "grows")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.watch import story
-from tests.support.launching import LAUNCHER, WORKERS, run, start
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
@@ -120,10 +120,46 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
     assert "No record of" in Recorded(record).page
 
 
+@pytest.mark.full
+def test_a_recorder_that_is_stopped_is_not_waited_for_long(tmp_path: Path) -> None:
+    flags = ("--nproc", 2, "--record", tmp_path / "record", WORKERS / "sleep.py")
+    with launched(*flags, directory=tmp_path) as running:
+        until(lambda: Recorded(tmp_path / "record").of_kind("attempt"), "it began")
+        recorder, _ = recorder_and_guard(running.pid)
+        os.kill(recorder, signal.SIGSTOP)
+        running.send(signal.SIGTERM)
+        assert running.status() == 128 + signal.SIGTERM
+        assert f"(pid {recorder}) did not end within" in running.stderr
+
+
+def test_a_second_signal_ends_the_wait_for_a_recorder_and_the_status_stays_that_of_the_launch(
+    tmp_path: Path,
+) -> None:
+    flags = ("--nproc", 2, "--record", tmp_path / "record", WORKERS / "sleep.py")
+    with launched(*flags, directory=tmp_path) as running:
+        until(lambda: Recorded(tmp_path / "record").of_kind("attempt"), "it began")
+        recorder, guard = recorder_and_guard(running.pid)
+        os.kill(recorder, signal.SIGSTOP)
+        running.send(signal.SIGTERM)
+        until(lambda: not Path(f"/proc/{guard}").exists(), "only the recorder is left")
+        running.send(signal.SIGINT)
+        assert running.status() == 128 + signal.SIGTERM
+        assert f"(pid {recorder}) had not ended when SIGINT came" in running.stderr
+
+
 def test_a_record_for_which_there_is_no_room_is_said_once(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE is one way to have none: the first line does not fit."""
-    record = tmp_path / "record"
-    flags = ("--nproc", 2, "--quiet", "--record", record, "--no-python", "sleep", 1)
-    done = run("prlimit", "--fsize=2000", *LAUNCHER, *flags)
-    assert done.returncode == 0
-    assert done.stderr.count(str(record)) == 1
+    """RLIMIT_FSIZE is one way to have none: the first line does not fit, or a later one."""
+    flags = ("--nproc", 2, "--quiet", "--no-python", "sleep", 1)
+    for room, status in ((2000, 2), (0, 0)):
+        record = tmp_path / str(status)
+        if not room:
+            run(*LAUNCHER, "--record", tmp_path / "whole", *flags)
+            (whole,) = (tmp_path / "whole").iterdir()
+            room = len(whole.read_bytes().split(b"\n")[0]) + 200
+        # Without bytecode, which would be cut off too, and stay in the tree.
+        bare = clean_environ(PYTHONDONTWRITEBYTECODE="1")
+        command = (*LAUNCHER, "--record", record, *flags)
+        done = run("prlimit", f"--fsize={room}", *command, environ=bare)
+        assert done.returncode == status
+        assert done.stderr.count(str(record)) == 1 + (status == 2)
+        assert bool(list(record.iterdir())) == (status == 0)

@@ -6,7 +6,7 @@ import pytest
 
 from spawnlaunch.rollcall.held import MUTE, Held
 from spawnlaunch.watch import notes
-from spawnlaunch.watch.sample import Sample
+from spawnlaunch.watch.usage import Sample
 from tests.watch.samples import device, over_time, progress, sample
 
 NOW = 50.5  # half a second after the last step
@@ -62,7 +62,7 @@ def test_who_is_slow_or_stuck(
 def test_how_slow_a_rank_is() -> None:
     slow = of_loop(2, compute_s=0.12, wait_s=0.0)
     (note,) = notes.notes({0: [of_loop(0)], 1: [of_loop(1)], 2: [slow]}, NOW)
-    assert note.words == "a step takes it 130 ms, 1.4 times the median"
+    assert note.words == "rank 2 needs 130 ms for a step, 1.4 times the median"
 
 
 RISES = [300 + 20 * i for i in range(20)]
@@ -102,7 +102,7 @@ def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
     idle = [sample(1, time=1000.0 + i) for i in range(20)]
     history = {0: over_time(0, STAYS), 1: idle, 2: over_time(2, STAYS)}
     (note,) = notes.notes(history, NOW)
-    assert note == (1, "uneven", "uses 0.00 cores, and the others 0.50")
+    assert note == (1, "uneven", "rank 1 uses 0.00 cores, and the others 0.50")
     told = {r: [one._replace(progress=progress()) for one in seen] for r, seen in history.items()}
     told[1] = [one._replace(progress=progress(compute_s=0.5)) for one in told[1]]
     assert [note.kind for note in notes.notes(told, NOW)] == ["slow"]
@@ -122,7 +122,7 @@ def test_few_looks_say_nothing_of_what_changes_with_time() -> None:
 
 def test_a_thread_outside_the_mask_is_told() -> None:
     (note,) = notes.notes({1: [sample(1, elsewhere="5-6")]}, NOW)
-    assert note.words == "ran on CPUs 5-6, bound to 1"
+    assert note.words == "rank 1 ran on CPUs 5-6, bound to 1"
 
 
 def test_a_device_that_is_slower_by_its_clock_is_told() -> None:
@@ -163,3 +163,11 @@ def test_what_passes_by_itself_is_named_when_it_stays(kind: str) -> None:
     looks = [sample(0, held=held(kind))] * notes.STILL
     assert [len(notes.notes({0: looks[:n]}, NOW)) for n in range(1, notes.STILL + 1)] == [0, 0, 1]
     assert notes.notes({0: [*looks[:-1], sample(0, held=held("other"))]}, NOW) == []
+
+
+def test_two_figures_that_look_alike_are_no_finding() -> None:
+    used = {}
+    for rank, cores in enumerate((0.001, 0.003, 0.003, 0.06)):
+        looks = enumerate(over_time(rank, STAYS))
+        used[rank] = [one._replace(cpu_seconds=i * cores) for i, one in looks]
+    assert [note.rank for note in notes.notes(used, NOW)] == [3]  # and not 0, with "0.00" of "0.00"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.rollcall import culprits
-from spawnlaunch.watch import notes, table, waiting
-from spawnlaunch.watch.devices import Meter
-from spawnlaunch.watch.sample import Sampler
+from spawnlaunch.watch import notes, rank_table, waiting
+from spawnlaunch.watch.device_use import Meter
+from spawnlaunch.watch.usage import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
@@ -174,13 +174,28 @@ def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: P
 @pytest.mark.parametrize(("height", "first"), [(6, "rank"), (5, "!")])
 def test_what_would_not_be_seen_on_the_screen_stands_first(height: int, first: str) -> None:
     ranks, note = [sample(rank) for rank in range(2)], notes.Note(1, "stopped", "it is stopped")
-    lines = table.table(ranks, {ranks[0].launch: [note]}, 80, height)
+    lines = rank_table.table(ranks, {ranks[0].launch: [note]}, 80, height)
     assert lines[1].split()[0] == first
+
+
+@pytest.mark.parametrize(
+    ("starter", "named", "waits", "is_said"),
+    [("spawnlaunch", "", None, False), ("torchrun", "torchrun ", None, True),
+     ("torchrun", "torchrun ", 0.1, False)],
+)  # fmt: skip
+def test_whose_launch_it_is_and_why_nobody_is_waited_for(
+    starter: str, named: str, waits: float | None, is_said: bool
+) -> None:
+    name = "spawnlaunch-7-abc" if not named else "none node0 29500"
+    ranks = [sample(rank, launch=name, starter=starter, waits=waits) for rank in range(2)]
+    heading, *rest = rank_table.table(ranks, {}, 200)
+    assert heading.startswith(f"{named}{name}: 2 of 4 ranks")
+    assert any("torchrun starts no witness" in line for line in rest) == is_said
 
 
 def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
     odd = sample(command="python -u -c a\nb\x1b[2J\udcff")
-    assert table.title([odd]) == r"spawnlaunch-7-abc: 1 of 4 ranks  -c a\nb\x1b[2J\xff"
+    assert rank_table.title([odd]) == r"spawnlaunch-7-abc: 1 of 4 ranks  -c a\nb\x1b[2J\xff"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ A script imports the torch of its own directory, an empty file, where nothing of
 the thread begins when a module of that name is looked for.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess
@@ -33,17 +31,14 @@ class Worker:
         self.pid = process.pid
 
     def line(self) -> str:
-        assert self._process.stdout
         return self._process.stdout.readline().strip()
 
     def tell(self, line: str = "") -> None:
-        assert self._process.stdin
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def ends(self) -> tuple[int, str]:
         """Its status, and what it has written to stderr; its stdin ends."""
-        assert self._process.stdin
         self._process.stdin.close()
         status = self._process.wait(PATIENCE_S)
         return status, self._stderr.read_text()

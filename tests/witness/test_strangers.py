@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from spawnlaunch import witness
 from spawnlaunch.rollcall import asked, culprits, frames, groups
+from tests.rollcall import test_flight
 from tests.support.witnessed import needs_line
 from tests.witness.asking import Worker, answer_of, begin_of, heard, listens, worker
 
@@ -127,11 +128,7 @@ def false() -> Iterator[False_]:
 
 
 def entry(**other: Any) -> dict[str, Any]:
-    return {
-        "record_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 1,
-        "is_p2p": False, "profiling_name": "gloo:all_reduce", "input_sizes": [[4]],
-        "input_dtypes": ["Float"], "time_created_ns": 10**18, **other,
-    }  # fmt: skip
+    return test_flight.entry(1, **{"record_id": 0, "time_created_ns": 10**18, **other})
 
 
 def dump(*entries: Any, ranks: Any = "[0, 1]", **other: Any) -> bytes:

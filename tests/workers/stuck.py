@@ -6,7 +6,6 @@ With `register` it tells its stacks when the launcher asks, as the documentation
 it has a child that waits as well. With `handler` it catches SIGUSR2 for a purpose of its own.
 """
 
-import faulthandler
 import os
 import signal
 import sys
@@ -26,7 +25,9 @@ def in_a_thread() -> None:
 
 if __name__ == "__main__":
     if "register" in sys.argv:
-        faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
+        from spawnlaunch import witness
+
+        witness.begin()
     if "handler" in sys.argv:
         signal.signal(signal.SIGUSR2, lambda *_: os.write(1, b"saved\n"))
     lock.acquire()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spawnlaunch import cli
+from spawnlaunch.cli import parsing
 from spawnlaunch.world.identity import Capacity, Resolution
 from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.support.launching import REPORTER
@@ -28,7 +28,7 @@ def resolve(
 ) -> Resolution:
     """The world of a launcher on this host. Raises UsageError."""
     words = flags.split() if isinstance(flags, str) else flags
-    request = cli.parse([*words, str(REPORTER)], environ, "python")
+    request = parsing.parse([*words, str(REPORTER)], environ, "python")
     return resolve_world(request, environ, hostname, capacity)
 
 

@@ -1,14 +1,10 @@
 """Nodes by hand: the flags, their defaults, and what they cannot say together."""
 
-import sys
 from typing import Any
 
 import pytest
 
-from spawnlaunch import cli
-from spawnlaunch.errors import UsageError
-from spawnlaunch.world.identity import Capacity
-from tests.support.launching import REPORTER
+from spawnlaunch.base.errors import UsageError
 from tests.world.resolving import STEP_OF_TWO, explained, resolve
 
 SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
@@ -123,35 +119,3 @@ def test_flags_that_agree_with_the_manager_change_nothing() -> None:
 
 
 # As a speech toolkit's page on several GPUs, and torchrun's own, have it.
-
-
-@pytest.mark.parametrize(
-    "flag",
-    ["--tee=3", "--ranks-filter=0", "--local-ranks-filter=0", "--max-restarts=3", "--timeout=3",
-     "--preload=re", "--result=r.json"],
-)  # fmt: skip
-def test_what_a_task_cannot_do_for_itself_needs_a_launcher(flag: str) -> None:
-    request = cli.parse([flag, str(REPORTER)], {}, sys.executable)
-    assert request.need_parent == [flag.partition("=")[0]]
-
-
-@pytest.mark.parametrize(
-    ("nproc", "devices", "vendor", "count"),
-    [
-        ("gpu", 4, "nvidia", 4), ("gpu", 0, "", None), ("auto", 0, "", 6), ("auto", 4, "amd", 4),
-        ("cpu", 4, "amd", 6), ("cpu", 0, "", 6), ("xpu", 2, "intel", 2), ("xpu", 2, "nvidia", None),
-        ("xpu", 0, "", None), ("3", 0, "", 3), ("4", 4, "nvidia", 4), ("5", 4, "nvidia", None),
-        ("1", 4, "nvidia", 1),
-    ],
-)  # fmt: skip
-def test_so_many_workers_as_there_are_devices_or_cpus(
-    nproc: str, devices: int, vendor: str, count: int | None
-) -> None:
-    capacity = Capacity(devices, 6, vendor=vendor)
-    if count is None:
-        with pytest.raises(UsageError, match=f"^--nproc {nproc}.* type --nproc ") as refused:
-            resolve(f"--nproc={nproc}", {}, "node0", capacity)
-        assert ("visible is of" in str(refused.value)) == (vendor != "" and nproc == "xpu")
-    else:
-        found = resolve(f"--nproc={nproc}", {}, "node0", capacity)
-        assert found.world.world_size == count

@@ -1,14 +1,12 @@
 """What the processes above tell: a task that has lost its variables, and one that has others'."""
 
-import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cli
-from spawnlaunch.errors import UsageError
+from spawnlaunch.base.errors import UsageError
+from spawnlaunch.cli import parsing
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.resolve import refuse_copies
 from tests.support.below import below
@@ -23,7 +21,7 @@ ON_ONE_NODE = {
 
 def refusal(flags: str, environ: dict[str, str]) -> str:
     """What a launch is told; "": nothing."""
-    request = cli.parse([*flags.split(), str(REPORTER)], {}, "python")
+    request = parsing.parse([*flags.split(), str(REPORTER)], {}, "python")
     try:
         refuse_copies(request, resolve(flags, environ))
     except UsageError as error:
@@ -110,15 +108,3 @@ def test_what_is_typed_into_a_shell_of_a_step_is_no_rank(
 ) -> None:
     told = below(leader, lambda: slurm.is_shell(STEP | environ), tmp_path, own_group=own_group)
     assert told == is_shell
-
-
-GIVEN = (
-    "import json; from spawnlaunch.world.managers import slurm; print(json.dumps(slurm.given()))"
-)
-
-
-def test_an_environment_of_its_own_that_a_runtime_has_is_not_what_srun_gave(tmp_path: Path) -> None:
-    told = below(
-        "slurmstepd", lambda: json.loads(run(sys.executable, "-c", GIVEN).stdout), tmp_path
-    )
-    assert told is None

@@ -11,7 +11,7 @@ from spawnlaunch import world
 MODULES = [info.name for info in pkgutil.walk_packages(world.__path__, "spawnlaunch.world.")]
 
 
-@pytest.mark.parametrize("name", ["spawnlaunch.values", *MODULES])
+@pytest.mark.parametrize("name", ["spawnlaunch.cli.values", *MODULES])
 def test_the_examples_are_true(name: str):
     module = importlib.import_module(name)
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0

@@ -5,7 +5,7 @@ import tempfile
 
 from hypothesis import given
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch.base.errors import UsageError
 from tests.support.answers import bounded, plain_line
 from tests.support.examples import examples, nightly
 from tests.world.any_environment import Case, cases, made

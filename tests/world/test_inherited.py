@@ -1,6 +1,5 @@
 """What an outer launcher, a profile or a batch script left: replaced and said, or kept."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tests.support.launching import (
     WORKERS,
     clean_environ,
     filed_reports,
-    launch,
     run,
 )
 from tests.world.resolving import explained, resolve
@@ -147,19 +145,6 @@ def test_what_is_not_known_here_contradicts_nothing() -> None:
     assert not any(line.startswith(REPLACED) for line in found.warnings)
 
 
-def test_on_one_machine_another_ones_address_is_replaced_and_said() -> None:
-    found = explained(TWO_HERE, {"MASTER_ADDR": "198.51.100.7"})
-    assert found.world.master_addr == "127.0.0.1"
-    assert any("replaced MASTER_ADDR=198.51.100.7" in line for line in found.warnings)
-    assert lost(found, "master_addr") == [("198.51.100.7", "MASTER_ADDR")]
-
-
-@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", os.uname().nodename])
-def test_on_one_machine_its_own_address_is_kept(address: str) -> None:
-    found = explained(TWO_HERE, {"MASTER_ADDR": address, "MASTER_PORT": "25901"})
-    assert master(found) == (address, 25901)
-
-
 def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict[str, Any]], str]:
     """What the workers of launches inside the workers of `outer` report, and what is said."""
     inner = f"{' '.join(LAUNCHER)} --nproc 2 {WORKERS}/meet.py"
@@ -195,11 +180,3 @@ def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: P
     for worker in workers:
         assert worker["environ"]["WORLD_SIZE"] == "2"
         assert worker["environ"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
-
-
-def test_a_single_worker_in_a_single_worker_does_not_take_its_port() -> None:
-    port = "echo $MASTER_PORT"
-    inner = f"{port}; exec {' '.join(LAUNCHER)} --no-python sh -c '{port}'"
-    done = launch("--no-python", "sh", "-c", inner)
-    outer_port, inner_port = done.stdout.split()
-    assert outer_port != inner_port

@@ -14,13 +14,11 @@ from spawnlaunch.world.managers.slurm.lists import (
     count,
     expand,
     first_host,
-    hosts,
     runs,
     tasks_on,
 )
 from tests.support.effort import effort
 from tests.support.required import require_programs
-from tests.support.texts import slips
 
 LISTS_PER_SHELL = 500
 
@@ -116,50 +114,6 @@ def test_loose_separators_and_what_is_refused_are_those_of_scontrol(scontrol: Pa
             expand(each)
 
 
-NO_HOST = "names no host; a host list reads like gpu7 or gpu[1-3,5]"
-NO_NUMBER = (
-    "is no number, of at most 18 digits, and no range of numbers; write gpu[1-3,5], or gpu[0-8:4] "
-    "for every fourth"
-)
-
-
-@pytest.mark.parametrize(
-    ("hostlist", "place", "why"),
-    [
-        ("n[3-1]", 3, "3-1 runs backwards; write [1-3]"),
-        ("a,n[1", 4, "this [ is not closed; close it: gpu[1-3]"),
-        ("n[1[2]]", 2, "this [ is not closed; close it: gpu[1-3]"),
-        ("n1]", 3, "this ] closes no [; remove it, or open it: gpu[1-3]"),
-        ("n[1,,2]", 5, f"'' {NO_NUMBER}"),
-        ("n[1-]", 3, f"'1-' {NO_NUMBER}"),
-        ("n[1, 2]", 5, f"' 2' {NO_NUMBER}"),
-        ("n[²]", 3, f"'²' {NO_NUMBER}"),
-        ("n[5:2]", 3, f"'5:2' {NO_NUMBER}"),
-        ("n[1-4:0]", 3, f"'1-4:0' {NO_NUMBER}"),
-        ("n[1234567890123456789]", 3, f"'1234567890123456789' {NO_NUMBER}"),
-        ("", None, NO_HOST),
-        (" , ", None, NO_HOST),
-        (
-            "n[0-99999999]",
-            None,
-            "names 100000000 hosts, more than 1000000; look for a range with a digit too many",
-        ),
-    ],
-)
-def test_a_malformed_list_is_shown_with_the_place_the_reason_and_the_remedy(
-    hostlist: str, place: int | None, why: str
-) -> None:
-    with pytest.raises(ListError) as caught:
-        expand(hostlist)
-    where = f", character {place}:" if place else ""
-    assert str(caught.value) == f"host list {hostlist!r}{where} {why}"
-
-
-def test_a_name_of_more_brackets_than_anyone_writes_is_refused() -> None:
-    with pytest.raises(ListError, match="character 130: too many brackets"):
-        first_host("n[1]" * 1000)
-
-
 def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake() -> None:
     long = ",".join(f"node{i}" for i in range(1000)) + ",bad[x],tail" + "z" * 100
     with pytest.raises(ListError) as caught:
@@ -167,20 +121,6 @@ def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake() -> None
     where = str(caught.value).partition(": ")[0]
     assert "bad[x]" in where
     assert len(where) < 110
-
-
-MEANT = st.randoms(use_true_random=False).map(lambda random: host_list(random, newer=True)[0])
-WITH_SLIPS = slips(slips(MEANT))
-
-
-@given(st.text() | st.text(alphabet="n[]-,:0123 9a\t") | WITH_SLIPS)
-def test_random_text_gives_hosts_or_a_list_error_and_nothing_else(text) -> None:
-    try:
-        found = expand(text)
-    except ListError:
-        return
-    assert found
-    assert all(host and isinstance(host, str) for host in found)
 
 
 @pytest.mark.parametrize(
@@ -197,13 +137,6 @@ def test_the_first_of_a_hundred_thousand_hosts_is_found_without_the_others(hostl
     assert effort(lambda: first_host(hostlist)).calls < 100
 
 
-def test_hosts_are_read_only_when_they_are_asked_for() -> None:
-    several = hosts("n[1-2],broken[")
-    assert [next(several), next(several)] == ["n1", "n2"]
-    with pytest.raises(ListError):
-        next(several)
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1))
 def test_each_node_has_the_tasks_that_slurm_wrote_for_it(pairs: list[tuple[int, int]]) -> None:
     counts = ",".join(f"{tasks}(x{nodes})" if nodes > 1 else f"{tasks}" for tasks, nodes in pairs)
@@ -217,37 +150,3 @@ def test_a_huge_repetition_costs_nothing() -> None:
     assert tasks_on(counts, 10**14 - 1) == 8
     assert tasks_on(counts, 10**14) == 4
     assert list(runs(counts)) == [(8, 10**14), (4, 1)]
-
-
-@pytest.mark.parametrize("node", [4, -1])
-def test_a_node_beyond_the_counts_is_an_error_that_names_the_nodes_there_are(node) -> None:
-    with pytest.raises(ListError, match=f"no node number {node}, only 0 to 3"):
-        tasks_on("2(x3),1", node)
-
-
-@pytest.mark.parametrize(
-    ("counts", "reason"),
-    [
-        ("", "character 1: '' is neither a count nor a repeated count"),
-        ("2,,1", "character 3: '' is neither a count nor a repeated count"),
-        ("2,x", "character 3: 'x' is neither a count nor a repeated count"),
-        ("2(x3", r"character 1: '2\(x3' is neither a count nor a repeated count"),
-        ("1,2(x0)", r"character 3: '2\(x0\)' is neither a count nor a repeated count"),
-        ("-1", "character 1: '-1' is neither a count nor a repeated count"),
-    ],
-)
-def test_a_malformed_count_is_shown_with_the_place_the_reason_and_the_remedy(
-    counts, reason
-) -> None:
-    with pytest.raises(ListError, match=f"{reason}; write 2\\(x3\\),1 for "):
-        list(runs(counts))
-
-
-@given(st.text() | st.text(alphabet="(x),0123 ") | slips(st.just("2(x3),1,128(x40)")))
-def test_random_text_gives_counts_or_a_list_error_and_nothing_else(text) -> None:
-    try:
-        found = list(runs(text))
-    except ListError:
-        return
-    assert found
-    assert all(nodes > 0 for _, nodes in found)

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.world.meeting import described
+from spawnlaunch.base.errors import UsageError
 from tests.world.resolving import STEP_OF_TWO as STEP
 from tests.world.resolving import resolve
 
@@ -89,21 +88,6 @@ def test_before_they_have_met_only_one_that_may_be_the_hub_speaks_as_rank_0(
     assert resolve(flags, {}).world.rank == rank
 
 
-def test_where_they_meet_is_put_in_words() -> None:
-    def words(flags: str) -> str:
-        gathering = resolve(flags, {}).gathering
-        assert gathering is not None
-        return described(gathering)
-
-    elastic = C10D.replace("=2 --rdzv", "=1:3 --rdzv", 1)
-    assert "node0:29500-29507, at this launcher: 2 nodes;" in words(f"{HAND} --node-rank=0")
-    named = words("--nproc=2 --nnodes=2 --master-addr=node1")
-    assert "node1:29500-29507, at the first launcher here" in named
-    assert "node0:29400: 1 to 3 nodes; one " in words(f"{elastic} --max-restarts=1")
-    assert words(f"{elastic} --max-restarts=1").endswith("within 60 s")
-    assert "node0:29500-29507: 2 nodes and 1 spares;" in words(f"{HAND} --node-rank=1 --spares=1")
-
-
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
@@ -116,40 +100,6 @@ def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
         resolve(f"--nproc=2 {flags}", STEP)
 
 
-@pytest.mark.parametrize(
-    ("flags", "environ", "stale"),
-    [
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "1"}, False),  # the only pod of a job
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4"}, True),
-        ("--nproc=2", {"RANK": "1", "WORLD_SIZE": "1"}, True),
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, True),
-        ("--nproc=2", {"TORCHELASTIC_USE_AGENT_STORE": "True"}, True),
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "2"}, False),
-    ],
-)
-def test_what_contradicts_is_said_to_be_left_by_another(
-    flags: str, environ: dict[str, str], stale: bool
-) -> None:
-    lines = resolve(flags, environ).warnings
-    assert any("left: " in line for line in lines) == stale
-
-
-@pytest.mark.parametrize(
-    ("flags", "environ", "pods"),
-    [
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4"}, True),
-        ("--nproc=2", {"RANK": "1"}, False),
-        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, False),
-        (f"{HAND} --node-rank=1", {"RANK": "0", "WORLD_SIZE": "1"}, False),
-    ],
-)
-def test_what_may_be_a_pods_is_said_where_nodes_can_be_typed(
-    flags: str, environ: dict[str, str], pods: bool
-) -> None:
-    (line,) = resolve(flags, environ).warnings
-    assert ("--node-rank N" in line) == pods
-
-
 TWO = STEP | {
     "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_LOCALID": "1",
     "SLURM_PROCID": "3",
@@ -160,25 +110,27 @@ SHELL = {
     "SLURM_JOB_CPUS_PER_NODE": "8(x2)",
 }  # fmt: skip
 PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
+AS_THE_JOB = "srun --kill-on-bad-exit=1"  # without which ranks wait for one that has failed
+PER_RANK = f"{AS_THE_JOB} --nodes=2 --ntasks=4"
 
 
 @pytest.mark.usefixtures("typed_as_launcher")
 @pytest.mark.parametrize(
     ("flags", "environ", "starters"),
     [
-        ("--nproc=2", TWO, [PER_NODE, "srun --nodes=2 --ntasks=4"]),
+        ("--nproc=2", TWO, [PER_NODE, PER_RANK]),
         ("--nproc=2 --max-restarts=1", TWO, [PER_NODE]),
         ("--nproc=2", TWO | CPUS,
-         [f"{PER_NODE} --cpus-per-task=8 --gpus-per-node=4", "srun --nodes=2 --ntasks=4"]),
+         [f"{PER_NODE} --cpus-per-task=8 --gpus-per-node=4", PER_RANK]),
         ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_JOB_CPUS_PER_NODE": "8,4"},
          [f"{PER_NODE} --gpus-per-node=4"]),
         ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_GPUS": "8"},
          [f"{PER_NODE} --cpus-per-task=8"]),
-        ("", SHELL | {"SLURM_NTASKS": "4"}, ["srun"]),
+        ("", SHELL | {"SLURM_NTASKS": "4"}, [AS_THE_JOB]),
         ("--nproc=2", SHELL | {"SLURM_NTASKS": "4"}, [PER_NODE]),
         ("--nproc=2", SHELL, [PER_NODE]),
         ("", SHELL | {"SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
-                      "SLURM_JOB_NODELIST": "node0"}, ["srun"]),
+                      "SLURM_JOB_NODELIST": "node0"}, [AS_THE_JOB]),
     ],
 )  # fmt: skip
 def test_what_is_typed_instead_starts_as_many_as_there_are(

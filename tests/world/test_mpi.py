@@ -1,7 +1,5 @@
 """Under a real mpirun of Open MPI and of MPICH: every rank is told what is true of all of them."""
 
-import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +10,6 @@ from tests.cluster.slurm import Slurm, require_slurm
 from tests.support.launching import (
     LAUNCHER,
     REPORTER,
-    ROOT,
     WORKERS,
     clean_environ,
     filed_reports,
@@ -67,15 +64,6 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(
     proved([*mpirun, *options, *LAUNCHER, "--nproc=2", PROVER], tmp_path, 2)
 
 
-@both
-def test_a_rank_that_lost_its_variables_is_refused(mpirun: list[str], tmp_path: Path) -> None:
-    lost = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={ROOT}"]
-    status, error = said([*mpirun, "-n", "2", *lost, *LAUNCHER, REPORTER], tmp_path)
-    assert status == 2
-    assert "variables is here" in error
-    assert f"type {sys.executable} -m spawnlaunch --standalone " in error
-
-
 def on_two_nodes(slurm: Slurm, files: Path, *command: object) -> tuple[int, str, list[Report]]:
     """Status, error and reports of a command on two nodes, which `mpirun` learns from Slurm."""
     files.mkdir()
@@ -101,12 +89,3 @@ def test_two_nodes_are_one_job(slurm: Slurm, mpirun: list[str], tmp_path: Path) 
         status, error, workers = on_two_nodes(slurm, tmp_path / str(number), *launch)
         assert status == 0, error
         (check if number else check_known)(workers, 4 if number else 3)
-
-
-def test_rank_0_on_another_node_than_the_first_says_so(slurm: Slurm, tmp_path: Path) -> None:
-    require_slurm()
-    first, second = (["-n", "1", "--host", h, *LAUNCHER, REPORTER] for h in ("node2", "node1"))
-    status, error, _ = on_two_nodes(slurm, tmp_path / "files", *OPEN_MPI, *first, ":", *second)
-    assert status == 2
-    assert "rank 0 is on node2" in error
-    assert "type --master-addr node2" in error

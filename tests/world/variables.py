@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from spawnlaunch import cli
-from spawnlaunch.torchrun import names as of_torchrun
-from spawnlaunch.torchrun.variables import variable
+from spawnlaunch.cli import parsing
+from spawnlaunch.cli.torchrun import names as of_torchrun
+from spawnlaunch.cli.torchrun.variables import variable
 from tests.support.launching import FOREIGN
 
-HERE = Path(cli.__file__).parent
+HERE = Path(parsing.__file__).parent
 HET_GROUPS = [f"SLURM_JOB_NODELIST_{word}_GROUP_{i}" for word in ("HET", "PACK") for i in (0, 1)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from ..config import flag, whole, word
 from . import rows
-from .huggingface import FineTuning, flops_per_token, model_of
+from .huggingface import OnText
 from .language import NO_TARGET, Windows
 
 
 @dataclass
-class CausalLM(FineTuning):
+class CausalLM(OnText):
     """Texts are joined, each ended by the end-of-text token, and cut into pieces of one length."""
 
     text: str = flag("text", word, "COLUMN", 'or "Q: {question} A: {answer}" (%(default)s)')
@@ -28,29 +28,24 @@ class CausalLM(FineTuning):
     unit = "nats per token"
     counted = "tokens"
     _kind = "AutoModelForCausalLM"
+    _tokens_needed = ("eos",)
 
-    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
+    def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
         for split, of_split in splits.items():
-            texts = (rows.fill("--text", self.text, row) for row in of_split)
-            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
+            texts = of_split.texts("--text", self.text)
+            rows.write(directory, split, (self._encode(text) for text in texts))
+        return {}
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokens(text, add_special_tokens=False)["input_ids"]
         return [*ids, self.tokens.eos_token_id]
 
-    def prepared(self, directory: Path) -> None:
-        super().prepared(directory)
-        for split in rows.prepared_splits(directory):
-            tokens = rows.read_prepared(directory, f"{split}-tokens")
-            self.splits[split] = Windows(tokens, self.length, stride=self.length)
+    def read(self, directory: Path, split: str) -> Windows:
+        tokens = rows.Texts(directory, split).tokens
+        return Windows(tokens, self.length, stride=self.length)
 
-    def _size(self, split: str) -> str:
+    def amount(self, split: str) -> str:
         return f"{len(self.splits[split].text):,} tokens"
-
-    def model(self) -> Any:
-        model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
-        self.flops_per_sample = self.length * flops_per_token(model)
-        return model
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         inputs, targets = batch

@@ -31,6 +31,7 @@ transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+TOKENIZER_FILES = (".json", ".txt", ".model")
 LARGE = 500_000_000  # parameters; a rank needs 16 bytes for each while it trains
 # Taken by every configuration, which keeps them under other names.
 TAKEN = ("attn_implementation", "torch_dtype", "rope_theta", "rope_scaling")
@@ -38,16 +39,26 @@ LIKE = 0.7  # from 0 to 1: a name so like a type's was meant for it
 WHY = 300  # characters of an error that are shown
 
 
-def tokenizer_of(model: str, tokenizer: str | None) -> Any:
-    """The tokenizer in a directory; without one, bytes are the tokens."""
+def tokenizer_of(model: str, tokenizer: str | None, needed: Sequence[str]) -> Any:
+    """The tokenizer in a directory; without one, bytes are the tokens.
+
+    Raises RefusedError where it lacks a special token that is ``needed``, of "eos" and "pad".
+    """
     place = tokenizer or model
     if tokenizer is None and not list(Path(model).glob("tokenizer*")):
         return ByT5Tokenizer(extra_ids=0)
     if not Path(place).is_dir():
         raise shared_refusal(f"--tokenizer: there is no directory {place}")
-    loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
-    if loaded.pad_token_id is None:
+    with _refused_as(f"--tokenizer: {place}"):
+        loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
+    if loaded.pad_token_id is None and loaded.eos_token_id is not None:
         loaded.pad_token = loaded.eos_token
+    for name in needed:
+        if getattr(loaded, f"{name}_token_id") is None:
+            raise shared_refusal(
+                f"--tokenizer: the tokenizer in {place} has no {name}_token, which this task "
+                f'needs; name one as "{name}_token" in its tokenizer_config.json'
+            )
     return loaded
 
 
@@ -154,8 +165,8 @@ def _refused_as(what: str) -> Iterator[None]:
         raise shared_refusal(f"{what}: {why}") from error
 
 
-def count_parameters(kind: str, config: Any, what: str) -> int:
-    """How many parameters a model will have; of most, no memory is taken for them.
+def model_on_meta(kind: str, config: Any, what: str) -> Any:
+    """A model of this configuration; for most, no memory is taken for its parameters.
 
     ``kind`` is the name of an Auto class. Raises RefusedError, which begins with ``what``, when no
     model can be made from the configuration.
@@ -163,31 +174,10 @@ def count_parameters(kind: str, config: Any, what: str) -> int:
     make = partial(getattr(transformers, kind).from_config, copy.deepcopy(config))
     try:
         with torch.device("meta"):
-            model = make()
+            return make()
     except Exception:  # also of a model that computes with values while it is made
         with _refused_as(what):
-            model = make()
-    return sum(int(p.numel()) for p in model.parameters())
-
-
-def model_of(kind: str, model: str, config: Any, tokenizer: Any, length: int) -> Any:
-    """The weights in a directory, or random ones; ``kind`` is the name of an Auto class.
-
-    Raises RefusedError when it takes fewer tokens at once than ``length``.
-    """
-    most = getattr(config, "max_position_embeddings", None)
-    if most is not None and length > most:
-        raise shared_refusal(
-            f"--length is {length}, and {model} takes {most} tokens at most; type --length {most}",
-        )
-    auto = getattr(transformers, kind)
-    if has_weights(model):
-        loaded = auto.from_pretrained(model, config=config, local_files_only=True)
-    else:
-        loaded = auto.from_config(config)
-    if len(tokenizer) > loaded.get_input_embeddings().num_embeddings:
-        loaded.resize_token_embeddings(len(tokenizer))
-    return loaded
+            return make()
 
 
 def has_weights(model: str) -> bool:
@@ -195,32 +185,41 @@ def has_weights(model: str) -> bool:
     return any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS)
 
 
-def origin_of(model: str, config: Any, parameters: int) -> str:
-    """Where the weights come from, for a line on the run."""
-    if has_weights(model):
-        return f"weights of {model}"
-    said = f"random weights, of the type {model}, {parameters:,} parameters"
-    if parameters > LARGE:
-        said += f"; for a smaller model type --model-config '{json.dumps(sizes_of(config))}'"
-    return said
+def names_in(config: Any) -> list[list[str]]:
+    """The classes of a configuration in the order of their numbers, by label2id and by id2label."""
+    by_label = {number: name for name, number in (config.label2id or {}).items()}
+    tables = ({int(n): name for n, name in table.items()} for table in (by_label, config.id2label))
+    return [
+        [str(table[number]) for number in range(len(table))]
+        for table in tables
+        if sorted(table) == list(range(config.num_labels))
+    ]
 
 
-def flops_per_token(model: Any) -> float:
-    """Of a forward and a backward pass, attention aside (Kaplan et al., arXiv:2001.08361)."""
-    return 6.0 * sum(int(p.numel()) for p in model.parameters())
+def in_order_of(theirs: list[str], ours: list[str]) -> list[str] | None:
+    """Our names in the order of a directory's, where they are the same, case aside; else None.
+
+    LABEL_0, which transformers writes where nobody has named a class, is the class 0.
+    """
+    unnamed = [f"label_{number}" for number in range(len(ours))]
+    by_text = {name.casefold(): name for name in ours}
+    texts = [name.casefold() for name in theirs]
+    if texts == unnamed and set(ours) == set(map(str, range(len(ours)))):
+        return sorted(ours, key=int)
+    same = len(by_text) == len(ours) and sorted(texts) == sorted(by_text)
+    return [by_text[text] for text in texts] if same else None
 
 
 @dataclass
 class FineTuning(Task):
-    """A model and a tokenizer from this machine, and local rows to train on."""
+    """A model from this machine, and local data to train it on."""
 
     data: str = field(
-        metadata={"type": path, "metavar": "FILE", "help": ".jsonl, .csv, .txt or saved data set"}
+        metadata={"type": path, "metavar": "FILE", "help": "rows, a saved data set, or images"}
     )
     model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
     model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
-    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
-    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth text)")
+    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth sample)")
     test: str | None = flag(None, path, "FILE", "data for --eval-splits test")
 
     defaults: ClassVar = {"lr": 5e-5, "weight_decay": 0.01}
@@ -230,67 +229,181 @@ class FineTuning(Task):
 
     def __post_init__(self) -> None:
         self.splits: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  # of what was prepared
+        self.labels: list[str] = []
         self.pretrained = has_weights(self.model_name)
-        self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+        self.classes_saved = -1
         self.configure()
 
     def configure(self, **more: Any) -> None:
         """Make the configuration, and see that a model can be made from it."""
-        more = {**of_tokens(self.tokens), **more}
-        by_type = {"vocab_size": len(self.tokens), **self._by_type()}
-        self.config = config_of(self.model_name, self.model_config, by_type, **more)
+        self.config = config_of(self.model_name, self.model_config, self.by_type(), **more)
         flag = "name" if self.model_config == "{}" else "config"
         asked = self.model_name if flag == "name" else self.model_config
-        self.parameters = count_parameters(self._kind, self.config, f"--model-{flag}: {asked}")
+        model = model_on_meta(self._kind, self.config, f"--model-{flag}: {asked}")
+        self.parameters = sum(int(p.numel()) for p in model.parameters())
+        self.origin = self._origin(type(model).__name__)
 
-    def _by_type(self) -> dict[str, Any]:
+    def by_type(self) -> dict[str, Any]:
         """What the configuration of a type has to say beside, where no directory says it."""
         return {}
 
-    def prepare(self, directory: Path) -> None:
-        """Make tokens of the rows, unless a run that now goes on has done so."""
-        files = (self.data, self.validation, self.test)
-        held_out = rows.origin_of_held_out(self.data, self.validation)
-        source = rows.source_of({**asdict(self), "held_out": held_out}, *files)
-        if not rows.is_prepared(directory, source):
-            rows.begin_preparing(directory)
-            self.write(directory, rows.read_splits(*files))
-            rows.finish_preparing(directory, source)
+    def _origin(self, model_class: str) -> str:
+        """Where the weights come from, for a line on the run."""
+        if has_weights(self.model_name):
+            said, saved = f"weights of {self.model_name}", self.config.architectures
+            if saved and model_class not in saved:
+                self.pretrained = False
+                said += f" ({saved[0]}), and new ones for what a {model_class} has beside"
+            return said
+        said = f"random weights, of the type {self.model_name}, {self.parameters:,} parameters"
+        if self.parameters > LARGE:
+            changes = json.dumps(sizes_of(self.config))
+            said += f"; for a smaller model use --model-config '{changes}'"
+        return said
 
-    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
-        """Write the arrays of each split; a task does it in its own way."""
-        raise NotImplementedError
+    def name_classes(self, names: list[str]) -> list[int]:
+        """Name the classes that the model tells apart; returns the number of each of ``names``.
 
-    def prepared(self, directory: Path) -> None:
-        """Take up the arrays; a task extends it."""
-        self.held_out = rows.read_held_out(directory)
+        They follow the model's directory where it has the same names.
+        """
+        every = names_in(self.config)
+        ordered = next(filter(None, (in_order_of(theirs, names) for theirs in every)), None)
+        self.labels = ordered or names
+        theirs, head = every[-1] if every else [], ""
+        if ordered is None and has_weights(self.model_name):
+            said = [
+                textwrap.shorten(", ".join(of), WHY, placeholder=" ...") for of in (theirs, names)
+            ]
+            self.pretrained = False
+            head = f", whose classes {said[0]} are taken for {said[1]}, in this order"
+            if len(theirs) != len(names):
+                head = f" (for {said[0]}) with a new last layer for {said[1]}"
+        self.classes_saved = self.config.num_labels
+        numbers = {name: number for number, name in enumerate(self.labels)}
+        by_number = dict(enumerate(self.labels))
+        self.configure(num_labels=len(names), id2label=by_number, label2id=numbers)
+        self.origin += head
+        return [numbers[name] for name in names]
 
     def describe(self) -> str:
-        """How much there is in each split, and where the rows and the weights come from."""
-        origin = origin_of(self.model_name, self.config, self.parameters)
-        return f"{self.data}: {self._counts()}; {origin}"
-
-    def _counts(self) -> str:
+        """How much there is in each split, and where the data and the weights come from."""
         # None of "test": a run that is resumed to be tested may have none so far.
-        train, validation = self._size("train"), self._size("validation")
-        return f"{train} to train on, {validation} held out ({self.held_out})"
+        train, validation = self.amount("train"), self.amount("validation")
+        said = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
+        if self.labels:
+            said += f", {len(self.labels)} classes"
+        if broken := self.facts.get("broken_lines"):
+            said += f", {broken:,} rows have a line break inside quotes"
+        return f"{self.data}, sha256 {self.facts['digest']}: {said}; {self.origin}"
 
-    def _size(self, split: str) -> str:
+    def amount(self, split: str) -> str:
         """How much there is in a split, as "1,000 tokens"."""
         raise NotImplementedError
+
+    def model(self) -> Any:
+        """The weights in the directory, or random ones, in float32 whatever they are stored in."""
+        auto = getattr(transformers, self._kind)
+        if not has_weights(self.model_name):
+            self.config.dtype = torch.float32
+            return auto.from_config(self.config).float()
+        loaded, report = auto.from_pretrained(
+            self.model_name,
+            config=self.config,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+        # Only a last layer for other classes may have another shape.
+        for name, saved, needed in report["mismatched_keys"]:
+            if saved[0] != self.classes_saved or tuple(needed) != (len(self.labels), *saved[1:]):
+                raise shared_refusal(
+                    f"--model-config: {name} has the shape {tuple(saved)} in {self.model_name}, "
+                    f"and {tuple(needed)} with these changes; leave them out"
+                )
+        self.pretrained = self.pretrained and not report["missing_keys"]
+        return loaded.float()
 
     def dataset(self, split: str) -> Any:
         """The samples of this split. Raises RefusedError when there is none."""
         if split == "test" and split not in self.splits:
-            used = self.held_out == rows.SPLIT_TEST
+            used = self.facts["held_out"] == rows.SPLIT_TEST
             raise shared_refusal(
                 "--eval-splits: there is no split 'test'"
                 + (f", as that of {self.data} is held out to validate with" if used else "")
-                + f"; type --test FILE{' or --validation FILE' if used else ''}",
+                + f"; use --test FILE{' or --validation FILE' if used else ''}",
             )
         return split_of(self.splits, split)
 
     def export(self, model: Any, directory: Path) -> None:
         """In the form that from_pretrained reads."""
         model.save_pretrained(directory / "model")
+
+
+@dataclass
+class OnText(FineTuning):
+    """A model, a tokenizer, and rows with texts."""
+
+    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
+
+    #: special tokens without which nothing can be trained
+    _tokens_needed: ClassVar[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        self.tokens = tokenizer_of(self.model_name, self.tokenizer, self._tokens_needed)
+        super().__post_init__()
+
+    def configure(self, **more: Any) -> None:
+        super().configure(**of_tokens(self.tokens), **more)
+
+    def by_type(self) -> dict[str, Any]:
+        return {"vocab_size": len(self.tokens)}
+
+    def prepare(self, directory: Path) -> None:
+        """Make tokens of the rows, unless a run that now goes on has done so."""
+        files = (self.data, self.validation, self.test)
+        place = Path(self.tokenizer or self.model_name)
+        tokenizer = [file for file in place.glob("*") if file.suffix in TOKENIZER_FILES]
+        source = {**asdict(self), "files": rows.fingerprint(*files, *tokenizer)}
+        if not rows.is_prepared(directory, source):
+            splits = rows.read_splits(*files)
+            rows.begin_preparing(directory)
+            facts = self.write(directory, splits)
+            facts["held_out"] = rows.origin_of_held_out(self.data, self.validation)
+            facts["broken_lines"] = sum(splits[one].broken_lines for one in rows.USED)
+            facts["splits"] = list(splits)
+            rows.finish_preparing(directory, source, facts, Path(self.data).parent)
+
+    def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
+        """Write the arrays of each split; returns facts for ``take_up``."""
+        raise NotImplementedError
+
+    def prepared(self, directory: Path) -> None:
+        """Take up the arrays."""
+        self.facts = rows.read_facts(directory)
+        self.take_up(self.facts)
+        for split in self.facts["splits"]:
+            self.splits[split] = self.read(directory, split)
+
+    def take_up(self, facts: dict[str, Any]) -> None:
+        """Take up what ``write`` returned."""
+
+    def read(self, directory: Path, split: str) -> Any:
+        """The samples of a split."""
+        raise NotImplementedError
+
+    def model(self) -> Any:
+        most, length = getattr(self.config, "max_position_embeddings", None), vars(self)["length"]
+        if most is not None and length > most:
+            raise shared_refusal(
+                f"--length is {length}, and {self.model_name} takes {most} tokens at most; "
+                f"use --length {most}",
+            )
+        loaded = super().model()
+        if len(self.tokens) > loaded.get_input_embeddings().num_embeddings:
+            loaded.resize_token_embeddings(len(self.tokens))
+        return loaded
+
+    def export(self, model: Any, directory: Path) -> None:
+        super().export(model, directory)
         self.tokens.save_pretrained(directory / "model")

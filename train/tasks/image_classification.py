@@ -7,30 +7,30 @@ those below ``train``, and below ``validation`` and ``test`` where there are suc
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import transformers
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Tensor, nn
 
-from ..config import flag, path, switch, whole, word
+from ..config import flag, switch, whole, word
 from ..errors import RefusedError
-from ..task import split_of
 from . import rows, scores
-from .huggingface import config_of, count_parameters, has_weights, origin_of
+from .huggingface import FineTuning
 
-KIND = "AutoModelForImageClassification"
-FILES = "images.json"
 # Of ImageNet, which most models that a processor says nothing of were trained with.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SHORTER_SIDE = 256 / 224  # of the part that is looked at, where nothing is drawn
 LEAST_AREA, RATIOS = 0.25, (3 / 4, 4 / 3)  # of the part that is drawn
+
+# Formats of which Pillow returns 16 bits in its mode of 32: before Pillow 11.3, and of PGM.
+IN_16_BITS = (("I", "PNG"), ("I", "PPM"))
 
 Labelled = list[tuple[str, int]]  # files, and the numbers of their classes
 
@@ -51,8 +51,8 @@ class Images:
         file, label = self.files[index]
         try:
             with Image.open(file) as image:
-                part = self._part(image.convert("RGB"))
-        except (OSError, UnidentifiedImageError) as error:
+                part = self._part(as_shown(image))
+        except Exception as error:  # a broken file raises whatever its decoder meets
             raise RuntimeError(f"cannot read the image {file}: {error}") from error
         pixels = torch.from_numpy(np.array(part)).permute(2, 0, 1) / 255.0
         if self.drawn and torch.rand(()) < 0.5:
@@ -73,70 +73,76 @@ class Images:
         return image.resize((self.size, self.size), Image.Resampling.BILINEAR, box)
 
 
+def has_16_bits(image: Image.Image) -> bool:
+    """Whether an image, which was just opened, has 16 bits of grey per pixel.
+
+    Raises ValueError for 32 bits per pixel, because no one value of these is white.
+    """
+    if image.mode.startswith("I;16") or (image.mode, image.format) in IN_16_BITS:
+        return True
+    if image.mode in ("I", "F"):
+        raise ValueError("it has 32 bits per pixel, and none is known to be white; save 8 or 16")
+    return False
+
+
+def as_shown(image: Image.Image) -> Image.Image:
+    """An image in 8-bit RGB, turned as its EXIF says."""
+    is_deep = has_16_bits(image)
+    image = ImageOps.exif_transpose(image)
+    if is_deep:  # convert("RGB") would make all values above 255 white
+        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
+    return image.convert("RGB")
+
+
+def refuse_unreadable(file: str) -> None:
+    """Raises RefusedError where the head of a file is not that of an image that can be used."""
+    try:
+        with Image.open(file) as image:
+            has_16_bits(image)
+    except Exception as error:  # a broken file raises whatever its decoder meets
+        raise RefusedError(f"--data: cannot read the image {file}: {error}") from error
+
+
 @dataclass
-class ImageClassification(scores.Classifier):
+class ImageClassification(scores.Classifier, FineTuning):
     """A model for images; it trains on parts that are drawn, and on their mirror images."""
 
-    data: str = field(
-        metadata={"type": path, "metavar": "DIR", "help": "a directory of each class, or of train"}
-    )
     model_name: str = flag("resnet", word, "MODEL", "local directory, or a type (%(default)s)")
-    model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
     size: int = flag(224, whole(8), "N", "pixels of a side, that the model looks at (%(default)s)")
     whole_images: bool = switch("train on the middle of each image, and draw nothing")
-    validation: str | None = flag(None, path, "DIR", "held-out images (every tenth)")
-    test: str | None = flag(None, path, "DIR", "images for --eval-splits test")
 
     name = "image_classification"
     counted = "images"
     defaults: ClassVar = {"lr": 5e-4, "weight_decay": 0.05, "batch_size": 32}
-
-    def __post_init__(self) -> None:
-        self.pretrained = has_weights(self.model_name)
-        self.labels: list[str] = []
-        self.splits: dict[str, Labelled] = {}
+    _kind = "AutoModelForImageClassification"
 
     def prepare(self, directory: Path) -> None:
-        """List the images, of which there may be millions."""
+        """List the images, of which there may be millions, and read the head of each."""
         splits, held_out = find_splits(self.data, self.validation, self.test)
-        labels = sorted({label for _, label in splits["train"]})
+        labels = rows.order_of(label for _, label in splits["train"])
         for split, images in splits.items():
             if unknown := {label for _, label in images}.difference(labels):
                 raise RefusedError(f"--data: the class {min(unknown)!r} is in {split} only")
-        numbers = {label: number for number, label in enumerate(labels)}
-        listed = {name: [(f, numbers[label]) for f, label in splits[name]] for name in splits}
-        (directory / rows.FOLDER).mkdir(exist_ok=True)
-        text = json.dumps({"labels": labels, "held_out": held_out, "splits": listed})
-        (directory / rows.FOLDER / FILES).write_text(text, encoding="utf-8")
+        with ThreadPoolExecutor() as pool:  # most of the time waits for the disk
+            for _ in pool.map(refuse_unreadable, (f for of in splits.values() for f, _ in of)):
+                pass
+        rows.begin_preparing(directory)
+        facts = {"held_out": held_out, "labels": labels, "files": splits}
+        rows.finish_preparing(directory, {}, facts, Path(self.data))
 
     def prepared(self, directory: Path) -> None:
-        found = json.loads((directory / rows.FOLDER / FILES).read_text(encoding="utf-8"))
-        self.labels, self.splits = found["labels"], found["splits"]
-        self.held_out = found["held_out"]
-        names = dict(enumerate(self.labels))
-        numbers = {name: number for number, name in names.items()}
-        made = config_of(self.model_name, self.model_config, {}, id2label=names, label2id=numbers)
-        self.config = made
-        self.parameters = count_parameters(KIND, made, f"--model-name: {self.model_name}")
+        self.facts = rows.read_facts(directory)
+        labels = self.facts["labels"]
+        numbers = dict(zip(labels, self.name_classes(labels), strict=True))
+        for split, images in self.facts.pop("files").items():
+            self.splits[split] = [(file, numbers[label]) for file, label in images]
 
-    def describe(self) -> str:
-        """How much there is in each split, and where images and weights come from."""
-        train, validation = (f"{len(self.splits[one]):,}" for one in ("train", "validation"))
-        origin = origin_of(self.model_name, self.config, self.parameters)
-        held_out = f"{validation} held out ({self.held_out}), {len(self.labels)} classes"
-        return f"{self.data}: {train} images to train on, {held_out}; {origin}"
-
-    def model(self) -> Any:
-        auto = getattr(transformers, KIND)
-        if not self.pretrained:
-            return auto.from_config(self.config)
-        made = partial(auto.from_pretrained, self.model_name, config=self.config)
-        # What tells other classes apart begins anew.
-        return made(local_files_only=True, ignore_mismatched_sizes=True)
+    def amount(self, split: str) -> str:
+        return f"{len(self.splits[split]):,} images"
 
     def dataset(self, split: str) -> Images:
         drawn = split == "train" and not self.whole_images
-        return Images(split_of(self.splits, split), self.size, drawn, *self._colours())
+        return Images(super().dataset(split), self.size, drawn, *self._colours())
 
     def _colours(self) -> tuple[Sequence[float], Sequence[float]]:
         """The mean and the deviation of each colour, as the model's processor has them."""
@@ -153,7 +159,7 @@ class ImageClassification(scores.Classifier):
 
     def export(self, model: Any, directory: Path) -> None:
         """In the form that from_pretrained reads."""
-        model.save_pretrained(directory / "model")
+        super().export(model, directory)
         mean, deviation = self._colours()
         said = {"image_mean": mean, "image_std": deviation, "size": {"shortest_edge": self.size}}
         file = directory / "model" / "preprocessor_config.json"
@@ -190,18 +196,22 @@ def find_splits(
 
 
 def _labelled(root: Path) -> list[tuple[str, str]]:
+    """Each image below a directory, once, and its class; links are followed."""
     kinds = Image.registered_extensions()
-    found = [
-        (str(file.resolve()), folder.name)
-        for folder in sorted(root.iterdir() if root.is_dir() else ())
-        if folder.is_dir()
-        for file in sorted(folder.rglob("*"))
-        if file.suffix.lower() in kinds
-        and not any(name[0] == "." for name in file.relative_to(root).parts)
-    ]
+    found: list[tuple[str, str]] = []
+    for folder in sorted(root.iterdir() if root.is_dir() else ()):
+        images: dict[str, str] = {}
+        seen: set[str] = set()
+        for at, below, names in os.walk(folder, followlinks=True):
+            new = {name: os.path.realpath(os.path.join(at, name)) for name in sorted(below)}
+            below[:] = [n for n in new if n[0] != "." and new[n] not in seen]
+            seen.update(new.values(), [os.path.realpath(at)])
+            files = (Path(at, n) for n in sorted(names) if n[0] != "." and folder.name[0] != ".")
+            images |= {str(f.resolve()): folder.name for f in files if f.suffix.lower() in kinds}
+        found += images.items()
     if not found:
         raise RefusedError(
             f"--data: {root} has no images in directories named after their classes, such as "
-            f"{root / 'cat' / '1.jpg'}; type the path of one that has"
+            f"{root / 'cat' / '1.jpg'}; use the path of one that has"
         )
     return found

@@ -205,12 +205,6 @@ class Language(Task):
             f"held out, half of them to test (a uniform guess: 8 {self.unit})"
         )
 
-    @property
-    def flops_per_sample(self) -> float:  # type: ignore[override]
-        """Of a forward and a backward pass on one window (Kaplan et al., arXiv:2001.08361)."""
-        weights = 12 * self.layers * self.width**2 + BYTES * self.width
-        return self.context * (6.0 * weights + 12 * self.layers * self.width * self.context)
-
     def model(self) -> GPT:
         return GPT(BYTES, self.context, self.layers, self.width)
 

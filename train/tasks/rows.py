@@ -1,17 +1,23 @@
-"""Rows of local data, and the arrays of tokens that are made of them.
+"""Rows of local data as text, and the arrays of tokens that are made of them.
 
-Rows are JSON lines, CSV, plain text, or a data set saved by Hugging Face datasets. One process
-makes the tokens of all rows; the others map them into memory.
+CSV and JSON are read by Python's strict readers, because those of Hugging Face datasets cut a text
+at NUL, make times of texts that look like dates, and keep the last of two columns of one name.
+Parquet and saved data sets are read by datasets. One process makes the tokens of all rows; the
+others map them into memory.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,121 +26,193 @@ from torch import Tensor
 from ..errors import RefusedError
 
 HELD_OUT = 10  # one row in so many, where no file holds validation data
-SPLITS = ("train", "validation", "test")
 SPLIT_TEST = "its split test"
 VALIDATION_NAMES = ("validation", "valid", "dev")
+KINDS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 
 Row = Mapping[str, Any]
 
 
-def read_splits(data: str, validation: str | None, test: str | None) -> dict[str, list[Row]]:
+class Rows(NamedTuple):
+    """Rows of a file, or those of them that are in ``places``, which count from 0."""
+
+    file: str
+    rows: Any  # a sequence of mappings
+    places: Sequence[int]
+    classes: Mapping[str, list[str]]  # the names of each column that is a ClassLabel
+    broken_lines: int  # rows of CSV with a line break inside quotes
+
+    @classmethod
+    def of(cls, file: Path, rows: Any, broken_lines: int = 0) -> Rows:
+        """All rows of a file."""
+        features = getattr(rows, "features", {})
+        classes = {name: f.names for name, f in features.items() if hasattr(f, "int2str")}
+        return cls(str(file), rows, range(len(rows)), classes, broken_lines)
+
+    def refusal(self, flag: str, place: int, wrong: str) -> RefusedError:
+        """What is wrong with a row; rows count from 1."""
+        return RefusedError(f"{flag}: row {place + 1} of {self.file} {wrong}")
+
+    def texts(self, flag: str, template: str) -> Iterator[str]:
+        """A text of each row: "{instruction} {output}", or the name of one column.
+
+        Raises RefusedError with the ``flag`` that gave the template where a row lacks one.
+        """
+        try:
+            fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
+            for place in self.places:
+                row = self.rows[place]
+                columns = fields if "{" in template else [template]
+                values = {name: self._value(flag, name, row, place) for name in columns}
+                yield template.format_map(values) if "{" in template else values[template]
+        except (ValueError, IndexError, KeyError, AttributeError) as error:
+            raise RefusedError(
+                f"{flag}: {template!r} is not a template: {error}; use one such as '{{text}}'"
+            ) from error
+
+    def _value(self, flag: str, name: str, row: Row, place: int) -> str:
+        if name not in row:
+            has = f"has no column {name!r}; the columns are {', '.join(map(repr, row))}"
+            raise self.refusal(flag, place, f"{has}; use one of them, or leave the row out")
+        value = row[name]
+        if name in self.classes and value is not None:
+            value = self.classes[name][value] if value >= 0 else None  # -1: it has no class
+        if value is None or value != value or not str(value).strip():  # NaN is not equal to itself
+            nothing = f"has nothing in the column {name!r}; fill it in, or leave the row out"
+            raise self.refusal(flag, place, nothing)
+        if not isinstance(value, (str, int, float)):
+            kind = f"has {type(value).__name__} in the column {name!r}"
+            raise self.refusal(flag, place, f"{kind}; give it a text or a number")
+        return str(value)
+
+
+def read_splits(data: str, validation: str | None, test: str | None) -> dict[str, Rows]:
     """The rows to train on, to validate with, and to test if there are any.
 
     Those to validate with are from a second file, or the test split of a saved data set that has no
     other, or one row in ten of the first. Raises RefusedError when a file cannot be read or a split
     is empty.
     """
-    splits = _read_saved(Path(data)) if Path(data).is_dir() else {"train": _read(Path(data))}
+    splits = _read_saved(Path(data)) if Path(data).is_dir() else {"train": _read("data", data)}
     if validation is not None:
-        splits["validation"] = _read(Path(validation))
+        splits["validation"] = _read("validation", validation)
     if "test" in splits and "validation" not in splits:
         splits["validation"] = splits.pop("test")
     if test is not None:
-        splits["test"] = _read(Path(test))
+        splits["test"] = _read("test", test)
     if "validation" not in splits:
-        rows = splits["train"]
-        splits["validation"] = rows[::HELD_OUT]
-        splits["train"] = [row for i, row in enumerate(rows) if i % HELD_OUT]
+        every = splits["train"]
+        splits["validation"] = every._replace(places=every.places[::HELD_OUT])
+        trained = [place for place in every.places if place % HELD_OUT]
+        splits["train"] = every._replace(places=trained)
     for name, rows in splits.items():
-        if not rows:
-            raise RefusedError(f"--data: {data} leaves no rows for {name}; {_more_rows(data)}")
+        if not rows.places:
+            lines = rows.file.lower().endswith(".txt")
+            more = "put an empty line between two texts" if lines else "use a larger file"
+            raise RefusedError(f"--data: {data} leaves no rows for {name}; {more}")
     return splits
 
 
-def _more_rows(data: str) -> str:
-    """What gives more rows: of a text, lines alone do not."""
-    is_text = Path(data).is_file() and Path(data).suffix.lower() not in (".csv", ".jsonl", ".json")
-    return "put an empty line between two texts" if is_text else "type a larger file"
-
-
-def _read(path: Path) -> list[Row]:
-    kind = path.suffix.lower()
+def _read(flag: str, name: str) -> Rows:
+    path, kind = Path(name), Path(name).suffix.lower()
+    if path.is_dir():
+        raise RefusedError(f"--{flag}: {path} is a directory; use a file ({', '.join(KINDS)})")
+    if kind not in KINDS:
+        raise RefusedError(f"--{flag}: {path} is not one of {', '.join(KINDS)}; convert it to one")
     try:
-        # Spreadsheets put a byte order mark before the first column's name.
-        with path.open(newline="" if kind == ".csv" else None, encoding="utf-8-sig") as file:
-            if kind == ".csv":
-                csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
-                read: list[Any] = list(csv.DictReader(file))
-            elif kind in (".jsonl", ".json"):
-                read = [json.loads(line) for line in file if line.strip()]
-            else:
-                return [{"text": part} for part in file.read().split("\n\n") if part.strip()]
-    except (OSError, ValueError, csv.Error) as error:
-        raise RefusedError(f"--data: cannot read {path}: {error}") from error
-    for number, row in enumerate(read, start=1):
-        if not isinstance(row, dict) or None in row:  # where csv puts values without a name
+        if kind == ".parquet":
+            table = importlib.import_module("pyarrow.parquet").read_table(path)
+            return Rows.of(path, importlib.import_module("datasets").Dataset(table))
+        if kind in (".csv", ".tsv"):
+            return _read_csv(flag, path, "," if kind == ".csv" else "\t")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a byte order mark first
+    except (OSError, ValueError, KeyError) as error:
+        raise RefusedError(f"--{flag}: cannot read {path}: {error}") from error
+    except ImportError as error:
+        raise RefusedError(f"--{flag}: {path}: {error}; pip install 'spawnlaunch[hf]'") from error
+    if kind != ".txt":
+        return Rows.of(path, _read_json(flag, path, text))
+    return Rows.of(path, [{"text": part} for part in text.split("\n\n") if part.strip()])
+
+
+def _read_csv(flag: str, path: Path, delimiter: str) -> Rows:
+    """Rows of CSV. A quote that is not closed, or that ends before its field does, is refused."""
+    csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
+    rows: list[Row] = []
+    broken_lines = 0
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file, strict=True, delimiter=delimiter)
+        try:
+            names = next(lines, [])
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise RefusedError(
+                    f"--{flag}: {path} has two columns {twice[0]!r}; rename one of them"
+                )
+            for fields in filter(None, lines):
+                if len(fields) > len(names):
+                    raise RefusedError(
+                        f"--{flag}: row {len(rows) + 1} of {path} has {len(fields)} values for "
+                        f'{len(names)} columns; put a text with a {delimiter!r} in "quotes"'
+                    )
+                # Where a row is short, its last columns have nothing.
+                rows.append(dict(zip(names, fields, strict=False)))
+                broken_lines += any("\n" in field or "\r" in field for field in fields)
+        except csv.Error as error:
             raise RefusedError(
-                f"--data: row {number} of {path} has values that no column is named for; in CSV "
-                'put a text with a comma in "quotes", and in JSON write one {object} on each line'
-            )
-    return read
+                f"--{flag}: row {len(rows) + 1} of {path} has a quote that is not closed, or is "
+                f'closed inside a value ({error}); write "" for a quote in a quoted value'
+            ) from error
+    return Rows.of(path, rows, broken_lines)
 
 
-def _read_saved(path: Path) -> dict[str, list[Row]]:
-    datasets = importlib.import_module("datasets")
+def _read_json(flag: str, path: Path, text: str) -> list[Row]:
+    """Objects in lines, or in one array."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a name is there twice")
+        return found
+
+    rows: list[Any] = []
     try:
+        if text.lstrip().startswith("["):
+            rows = json.loads(text, object_pairs_hook=unique)
+        else:
+            # Not splitlines, which also splits at characters that may stand in a text.
+            for line in filter(str.strip, text.split("\n")):
+                rows.append(json.loads(line, object_pairs_hook=unique))
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(
+            f"--{flag}: cannot read row {len(rows) + 1} of {path}: {error}; write one {{object}} "
+            "on each line"
+        ) from error
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise RefusedError(
+                f"--{flag}: row {place + 1} of {path} is not an {{object}} with a name for each "
+                "value; write one on each line"
+            )
+    return rows
+
+
+def _read_saved(path: Path) -> dict[str, Rows]:
+    try:
+        datasets = importlib.import_module("datasets")
         saved = datasets.load_from_disk(str(path))
-    except FileNotFoundError as error:
-        raise RefusedError(f"--data: {path} is no saved data set: {error}") from error
+    except Exception as error:  # a broken one raises errors of Arrow, of JSON and of files
+        raise RefusedError(
+            f"--data: {path} is not a data set that save_to_disk has written: {error}"
+        ) from error
     if not isinstance(saved, datasets.DatasetDict):
-        return {"train": list(saved)}
+        return {"train": Rows.of(path, saved)}
     if "train" not in saved:
         raise RefusedError(f"--data: {path} has no split 'train'; it has {', '.join(saved)}")
     held_out = next((name for name in VALIDATION_NAMES if name in saved), "")
     names = {"train": "train", "validation": held_out, "test": "test"}
-    return {split: list(saved[name]) for split, name in names.items() if name in saved}
-
-
-def fill(flag: str, template: str, row: Row) -> str:
-    """A text from the columns of a row: "{instruction} {output}", or the name of one column.
-
-    Raises RefusedError with the ``flag`` that gave the template when there is no such column.
-    """
-    known = {name: value for name, value in row.items() if value is not None}
-    try:
-        return template.format_map(known) if "{" in template else str(known[template])
-    except KeyError as error:
-        raise RefusedError(
-            f"{flag}: there is no column {error}; the columns are {', '.join(known)}; "
-            "type one of them, or leave rows out that have nothing there"
-        ) from error
-    except (ValueError, IndexError) as error:
-        raise RefusedError(
-            f"{flag}: {template!r} is no template: {error}; type one such as '{{text}}'"
-        ) from error
-
-
-FOLDER = "prepared"  # below the run's directory
-SOURCE = "source.json"
-
-
-def is_prepared(directory: Path, source: dict[str, Any]) -> bool:
-    """Whether the arrays were made from this source already, in a run that now goes on."""
-    file = directory / FOLDER / SOURCE
-    return file.exists() and json.loads(file.read_text(encoding="utf-8")) == source
-
-
-def begin_preparing(directory: Path) -> None:
-    """Forget what the arrays were made from, until all of them are there."""
-    (directory / FOLDER).mkdir(exist_ok=True)
-    (directory / FOLDER / SOURCE).unlink(missing_ok=True)
-    for file in (directory / FOLDER).glob("*.npy"):
-        file.unlink()  # as of a split that there is no more
-
-
-def finish_preparing(directory: Path, source: dict[str, Any]) -> None:
-    """Note what the arrays were made from, when all of them are there."""
-    (directory / FOLDER / SOURCE).write_text(json.dumps(source), encoding="utf-8")
+    return {
+        split: Rows.of(path / name, saved[name]) for split, name in names.items() if name in saved
+    }
 
 
 def origin_of_held_out(data: str, validation: str | None) -> str:
@@ -149,29 +227,85 @@ def origin_of_held_out(data: str, validation: str | None) -> str:
     return f"one row in {HELD_OUT}"
 
 
-def read_held_out(directory: Path) -> str:
-    """What ``origin_of_held_out`` said when the arrays were made."""
-    source = json.loads((directory / FOLDER / SOURCE).read_text(encoding="utf-8"))
-    return str(source["held_out"])
+def order_of(labels: Iterable[str]) -> list[str]:
+    """Different labels in their order: of numbers if all are numbers, else of texts."""
+    every = sorted(set(labels))
+    if all(re.fullmatch(r"[+-]?\d+(\.\d+)?", label, re.ASCII) for label in every):
+        return sorted(every, key=float)
+    return every
 
 
-def source_of(options: dict[str, Any], *files: str | None) -> dict[str, Any]:
-    """What decides the arrays: the task's options, and size and time of its files."""
-    stats = {file: Path(file).stat() for file in files if file and Path(file).exists()}
-    return {**options, "files": {f: [s.st_size, s.st_mtime] for f, s in stats.items()}}
+FOLDER = "prepared"  # below the run's directory
+SOURCE = "source.json"
+USED = ("train", "validation")  # splits of every run
 
 
-def write_tokens(directory: Path, split: str, texts: Iterable[list[int]]) -> None:
-    """The tokens of all texts of a split, one after the other, and where each text ends."""
-    folder = directory / FOLDER
+def fingerprint(*places: str | Path | None) -> dict[str, list[int]]:
+    """Size and times of each file, and of each file below a directory; links are followed.
+
+    The time of the last change of a file's record (ctime) cannot be set by a user, so a file that
+    is written again with its old size and time is noticed.
+    """
+    found = {}
+    for place in (str(each) for each in places if each):
+        below = (os.path.join(at, name) for at, _, names in os.walk(place) for name in names)
+        for file in sorted(below) if Path(place).is_dir() else [place]:
+            if os.path.exists(file):
+                of = os.stat(file)
+                found[file] = [of.st_size, of.st_mtime_ns, of.st_ctime_ns]
+    return found
+
+
+def is_prepared(directory: Path, source: dict[str, Any]) -> bool:
+    """Whether the arrays were made from this source already, in a run that now goes on."""
+    file = directory / FOLDER / SOURCE
+    return file.exists() and json.loads(file.read_text(encoding="utf-8"))["source"] == source
+
+
+def forget(directory: Path) -> None:
+    """Have the arrays made anew, whatever they were made from."""
+    (directory / FOLDER / SOURCE).unlink(missing_ok=True)
+
+
+def begin_preparing(directory: Path) -> None:
+    """Forget what the arrays were made from, until all of them are there."""
+    (directory / FOLDER).mkdir(exist_ok=True)
+    forget(directory)
+    for file in (directory / FOLDER).glob("*.*"):
+        file.unlink()  # such as those of a split that is not there any more
+
+
+def finish_preparing(
+    directory: Path, source: dict[str, Any], facts: dict[str, Any], root: Path
+) -> None:
+    """Note what the arrays were made from, and ``facts`` for ``read_facts``.
+
+    The digest that identifies the data is of labels, arrays, and the names of files below ``root``,
+    which may be moved. A test split, which may be added later, is not in it.
+    """
+    known = [facts.get("labels"), [facts.get("files", {}).get(one) for one in USED]]
+    names = json.dumps(known, ensure_ascii=False).replace(f"{root.resolve()}/", "")
+    digest = hashlib.sha256(names.encode(errors="surrogatepass"))
+    for split in USED:
+        for file in sorted((directory / FOLDER).glob(f"{split}-*")):
+            with file.open("rb") as opened:
+                while piece := opened.read(1 << 20):
+                    digest.update(piece)
+    text = json.dumps({"source": source, "facts": {**facts, "digest": digest.hexdigest()[:12]}})
+    (directory / FOLDER / SOURCE).write_text(text, encoding="utf-8")
+
+
+def read_facts(directory: Path) -> dict[str, Any]:
+    """What was noted when the arrays were made."""
+    facts: dict[str, Any] = json.loads((directory / FOLDER / SOURCE).read_text(encoding="utf-8"))
+    return dict(facts["facts"])
+
+
+def write(directory: Path, name: str, texts: Iterable[Sequence[int]]) -> None:
+    """The tokens of all texts, one after the other, and where each text ends."""
     pieces = [np.asarray(text, dtype=np.int32) for text in texts]
-    np.save(folder / f"{split}-tokens.npy", np.concatenate(pieces))
-    np.save(folder / f"{split}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
-
-
-def prepared_splits(directory: Path) -> list[str]:
-    """The splits that tokens were written of."""
-    return [one for one in SPLITS if (directory / FOLDER / f"{one}-tokens.npy").exists()]
+    np.save(directory / FOLDER / f"{name}-tokens.npy", np.concatenate(pieces))
+    np.save(directory / FOLDER / f"{name}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
 
 
 class Mapped:
@@ -195,6 +329,18 @@ class Mapped:
         return Mapped, (self.file,)
 
 
-def read_prepared(directory: Path, name: str) -> Mapped:
-    """An array that was written."""
-    return Mapped(str((directory / FOLDER / f"{name}.npy").resolve()))
+class Texts:
+    """The tokens of each text, int64, of shape (length,)."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        folder = (directory / FOLDER).resolve()
+        self.tokens, self.ends = (
+            Mapped(str(folder / f"{name}-{part}.npy")) for part in ("tokens", "ends")
+        )
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, index: int) -> Tensor:
+        begin = int(self.ends[index - 1]) if index else 0
+        return self.tokens[begin : int(self.ends[index])].long()

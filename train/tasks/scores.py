@@ -94,6 +94,7 @@ def report(matrix: Tensor, names: Sequence[str]) -> dict[str, float]:
 def show(matrix: Tensor, names: Sequence[str]) -> str:
     """A table of the scores of each class, and the matrix where it is small enough to read."""
     scores = per_class(matrix)
+    names = [" ".join(name.splitlines()) for name in names]
     wide = max(map(len, names))
     lines = [f"{'class':{wide}}  precision  recall     F1  samples"]
     for row in zip(names, *(values.tolist() for values in scores.values()), strict=True):

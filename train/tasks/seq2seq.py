@@ -20,11 +20,9 @@ from torch import Tensor, nn
 from ..config import flag, switch, whole, word
 from ..errors import RefusedError, shared_refusal
 from . import rows
-from .huggingface import FineTuning, model_of
-from .sequence_classification import Texts
+from .huggingface import OnText
 
 soundfile: Any = importlib.import_module("soundfile")
-FILES = "{}-files.txt"
 IGNORED = -100  # what transformers takes for no token
 PROMPT = 4  # tokens of Whisper's: it begins, the language, what to do, and no times
 FRAMES_A_SECOND = 50  # of Whisper's encoder: 100 of the spectrum, of which it joins two
@@ -33,7 +31,7 @@ FRAMES_A_SECOND = 50  # of Whisper's encoder: 100 of the spectrum, of which it j
 class Recordings:
     """Pairs (sound as the model takes it, tokens of shape (length,), int64)."""
 
-    def __init__(self, files: list[str], texts: Texts, extractor: Any) -> None:
+    def __init__(self, files: list[str], texts: rows.Texts, extractor: Any) -> None:
         self.files = files
         self.texts = texts
         self.extractor = extractor
@@ -42,13 +40,17 @@ class Recordings:
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[dict[str, Tensor], Tensor]:
-        sound, rate = soundfile.read(self.files[index], dtype="float32", always_2d=True)
+        file = self.files[index]
+        try:
+            sound, rate = soundfile.read(file, dtype="float32", always_2d=True)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f"cannot read the recording {file}: {error}") from error
         made = self.extractor(sound.mean(axis=1), sampling_rate=rate)
-        return {name: value[0] for name, value in made.items()}, self.texts[index][0]
+        return {name: value[0] for name, value in made.items()}, self.texts[index]
 
 
 @dataclass
-class Seq2Seq(FineTuning):
+class Seq2Seq(OnText):
     """Speech to text; recordings that are too long lose their end, and so do texts."""
 
     audio: str = flag("audio", word, "COLUMN", "with the path of a file, seen from --data's place")
@@ -61,6 +63,7 @@ class Seq2Seq(FineTuning):
     counted = "tokens"
     defaults: ClassVar = {"lr": 1e-5, "weight_decay": 0.01, "eval_batch_size": 8}
     _kind = "AutoModelForSpeechSeq2Seq"
+    _tokens_needed = ("eos", "pad")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,53 +83,45 @@ class Seq2Seq(FineTuning):
                 getattr(self.config, "num_mel_bins", 80), chunk_length=max(1, seconds)
             )
 
-    def _by_type(self) -> dict[str, Any]:
-        return {"decoder_start_token_id": self.tokens.pad_token_id, "begin_suppress_tokens": None}
+    def by_type(self) -> dict[str, Any]:
+        start = {"decoder_start_token_id": self.tokens.pad_token_id}
+        return {**super().by_type(), **start, "begin_suppress_tokens": None}
 
-    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
-        for split, of_split in splits.items():
-            place = Path(self.data).parent
-            files = [place / rows.fill("--audio", self.audio, row) for row in of_split]
-            for file in files:
-                self._refuse(file)
-            names = "\n".join(str(file.resolve()) for file in files)
-            (directory / rows.FOLDER / FILES.format(split)).write_text(names, encoding="utf-8")
-            texts = (rows.fill("--text", self.text, row) for row in of_split)
-            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
+    def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
+        listed = {}
+        for split, of in splits.items():
+            place = Path(of.file).parent
+            files = [place / name for name in of.texts("--audio", self.audio)]
+            for row, file in zip(of.places, files, strict=True):
+                self._refuse(of, row, file)
+            listed[split] = [str(file.resolve()) for file in files]
+            rows.write(directory, split, map(self._encode, of.texts("--text", self.text)))
+        return {"files": listed}
 
-    def _refuse(self, file: Path) -> None:
+    def _refuse(self, of: rows.Rows, row: int, file: Path) -> None:
         """Raises RefusedError where it is no recording, or one of another sampling rate."""
         try:
             rate = soundfile.info(str(file)).samplerate
         except (OSError, RuntimeError) as error:
-            raise RefusedError(f"--audio: cannot read {file}: {error}") from error
+            raise of.refusal("--audio", row, f"names {file}: {error}") from error
         if rate != (wanted := self.extractor.sampling_rate):
             raise RefusedError(
                 f"--audio: {file} has {rate:,} samples per second, and the model takes {wanted:,}; "
-                f"type ffmpeg -i {file} -ar {wanted} OUT.wav for each"
+                f"run ffmpeg -i {file} -ar {wanted} OUT.wav for each"
             )
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokens(text, truncation=True, max_length=self.length)["input_ids"]
         # The model puts it there by itself.
-        return ids[1:] if ids[0] == self.config.decoder_start_token_id else ids
+        ids = ids[ids[:1] == [self.config.decoder_start_token_id] :]
+        return ids or [self.tokens.eos_token_id]
 
-    def prepared(self, directory: Path) -> None:
-        super().prepared(directory)
-        for split in rows.prepared_splits(directory):
-            text = (directory / rows.FOLDER / FILES.format(split)).read_text(encoding="utf-8")
-            tokens, ends = (
-                rows.read_prepared(directory, f"{split}-{x}") for x in ("tokens", "ends")
-            )
-            self.splits[split] = Recordings(
-                text.split("\n"), Texts(tokens, ends, ends), self.extractor
-            )
+    def read(self, directory: Path, split: str) -> Recordings:
+        texts = rows.Texts(directory, split)
+        return Recordings(self.facts["files"][split], texts, self.extractor)
 
-    def _size(self, split: str) -> str:
+    def amount(self, split: str) -> str:
         return f"{len(self.splits[split]):,} recordings"
-
-    def model(self) -> Any:
-        return model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
 
     def collate(self, samples: list[tuple[dict[str, Any], Tensor]]) -> dict[str, Any]:
         """As long as the longest of the batch."""

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..config import flag, whole, word
 from ..errors import RefusedError
 from . import rows, scores
-from .huggingface import FineTuning, flops_per_token, model_of
-
-LABELS = "labels.txt"
+from .huggingface import OnText
 
 
-class Texts:
+class Labelled:
     """Pairs (tokens of shape (length,), class), int64, of texts of different lengths."""
 
-    def __init__(self, tokens: rows.Mapped, ends: rows.Mapped, labels: rows.Mapped) -> None:
-        self.tokens = tokens
-        self.ends = ends
-        self.labels = labels
+    def __init__(self, texts: rows.Texts, classes: list[int]) -> None:
+        self.texts = texts
+        self.classes = torch.tensor(classes)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.texts)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        begin = int(self.ends[index - 1]) if index else 0
-        return self.tokens[begin : int(self.ends[index])].long(), self.labels[index]
+        return self.texts[index], self.classes[index]
 
 
 @dataclass
-class SequenceClassification(scores.Classifier, FineTuning):
+class SequenceClassification(scores.Classifier, OnText):
     """A model with a classification head; texts that are too long lose their end."""
 
     text: str = flag("text", word, "COLUMN", 'or "{title}: {body}" (%(default)s)')
@@ -46,61 +41,44 @@ class SequenceClassification(scores.Classifier, FineTuning):
     name = "sequence_classification"
     counted = "texts"
     _kind = "AutoModelForSequenceClassification"
+    _tokens_needed = ("pad",)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.labels: list[str] = []
-
-    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
-        answers = {
-            split: [rows.fill("--label", self.label, row) for row in of_split]
-            for split, of_split in splits.items()
-        }
-        labels = sorted(set(answers["train"]))
+    def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
+        answers = {split: list(of.texts("--label", self.label)) for split, of in splits.items()}
+        labels = splits["train"].classes.get(self.label) or rows.order_of(answers["train"])
         if unknown := set().union(*answers.values()).difference(labels):
-            raise RefusedError(f"--label: {unknown.pop()!r} is among the held-out answers only")
-        for split, of_split in splits.items():
-            texts = (rows.fill("--text", self.text, row) for row in of_split)
-            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
-            numbers = np.array([labels.index(answer) for answer in answers[split]])
-            np.save(directory / rows.FOLDER / f"{split}-labels.npy", numbers)
-        (directory / rows.FOLDER / LABELS).write_text("\n".join(labels), encoding="utf-8")
+            raise RefusedError(f"--label: {min(unknown)!r} is among the held-out answers only")
+        numbers = {label: [number] for number, label in enumerate(labels)}
+        for split, of in splits.items():
+            texts = zip(of.places, of.texts("--text", self.text), strict=True)
+            encoded = (self._encode(text, of, place) for place, text in texts)
+            rows.write(directory, split, encoded)
+            rows.write(directory, f"{split}-class", (numbers[each] for each in answers[split]))
+        return {"labels": labels}
 
-    def _encode(self, text: str) -> list[int]:
-        encoded = self.tokens(text, truncation=True, max_length=self.length)
-        ids: list[int] = encoded["input_ids"]
-        return ids or [self.tokens.eos_token_id]
+    def _encode(self, text: str, of: rows.Rows, place: int) -> list[int]:
+        ids: list[int] = self.tokens(text, truncation=True, max_length=self.length)["input_ids"]
+        if not ids:
+            raise of.refusal("--text", place, "has no token; leave the row out")
+        return ids
 
-    def prepared(self, directory: Path) -> None:
-        super().prepared(directory)
-        # As bytes: a label may end in \r, which the end of a line of a text would take.
-        self.labels = (directory / rows.FOLDER / LABELS).read_bytes().decode().split("\n")
-        names = dict(enumerate(self.labels))
-        numbers = {name: number for number, name in names.items()}
-        self.configure(num_labels=len(names), id2label=names, label2id=numbers)
-        for split in rows.prepared_splits(directory):
-            parts = (f"{split}-{name}" for name in ("tokens", "ends", "labels"))
-            self.splits[split] = Texts(*(rows.read_prepared(directory, part) for part in parts))
+    def take_up(self, facts: dict[str, Any]) -> None:
+        self.numbers = self.name_classes(facts["labels"])
 
-    def _counts(self) -> str:
-        return f"{super()._counts()}, {len(self.labels)} labels"
+    def read(self, directory: Path, split: str) -> Labelled:
+        classes = rows.Texts(directory, f"{split}-class").tokens[:].tolist()
+        return Labelled(rows.Texts(directory, split), [self.numbers[one] for one in classes])
 
-    def _size(self, split: str) -> str:
+    def amount(self, split: str) -> str:
         return f"{len(self.splits[split]):,} texts"
-
-    def model(self) -> Any:
-        model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
-        mean_length = len(self.splits["train"].tokens) / len(self.splits["train"])
-        self.flops_per_sample = mean_length * flops_per_token(model)
-        return model
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
         """Padded to the longest text of the batch."""
-        texts, labels = zip(*samples, strict=True)
+        texts, classes = zip(*samples, strict=True)
         pad = nn.utils.rnn.pad_sequence
         ids = pad(list(texts), batch_first=True, padding_value=self.tokens.pad_token_id)
         mask = pad([torch.ones_like(text) for text in texts], batch_first=True)
-        return {"input_ids": ids, "attention_mask": mask, "labels": torch.stack(labels)}
+        return {"input_ids": ids, "attention_mask": mask, "labels": torch.stack(classes)}
 
     def _names(self) -> list[str]:
         return self.labels

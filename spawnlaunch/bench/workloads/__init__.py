@@ -4,6 +4,7 @@ For each of them a module here has a function of its name, which gives the value
 this rank, in a fresh process that is bound as the arm says. It is imported late, with torch.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -43,8 +44,6 @@ DEFAULT = tuple(
 DEVICES_ALONE = frozenset({"copies", "launches", "latency", "loader-pinned"})
 COLLECTIVES = ("allreduce", "allgather", "reducescatter")
 ON_DEVICES = DEVICES_ALONE | {*COLLECTIVES, "train"}  # the others compute on the CPU
-# What the advice goes by unless --for chooses: what a training run is like. Others only explain.
-WEIGHTS = {"train": 4, "loader": 2, "allreduce": 2, "compute": 1, "triad": 1, "copies": 1}
 NO_DEVICE = "PyTorch sees no CUDA or ROCm device of its own for each rank"
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
@@ -52,6 +51,11 @@ MODULES = {
     **dict.fromkeys(("loader", "loader-pinned", "train"), "training"),
 }
 HELP = "\n".join(f"  {each.name:13} {each.about}, {each.unit}" for each in BUNDLED)
+
+
+def in_order(names: Sequence[str]) -> tuple[str, ...]:
+    """The bundled training loop first: where time is short, it is what was measured."""
+    return tuple(sorted(names, key=lambda name: name != "train"))
 
 
 def on(workload: Workload, has_devices: bool) -> Workload:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from spawnlaunch import cpuset
+from spawnlaunch.base import cpuset
 from spawnlaunch.bench.workloads import timing
 
 SIZE = 256  # three matrices of float32 are 768 KiB

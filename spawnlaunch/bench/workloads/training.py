@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from spawnlaunch.bench.workloads import timing
-from spawnlaunch.train import commandline, distributed, loop
-from spawnlaunch.train.learner import Learner
+from spawnlaunch.train import commandline, distributed
 from spawnlaunch.train.tasks import language
+from spawnlaunch.train.trainer import Trainer
 
 SHAPE = (3, 128, 128)
 BATCH = 16
@@ -67,13 +67,13 @@ def train(rank: timing.Rank) -> dict[str, float]:
     config, _ = commandline.parse([])
     task = language.Language()
     world = distributed.World(rank.rank, rank.size, rank.local_rank, rank.local_size)
-    learner = Learner(task, config, world, rank.device, config.batch_size)
+    trainer = Trainer(task, config, world, rank.device, config.batch_size)
     samples = task.dataset("train")
     pairs = [samples[rank.rank * config.batch_size + i] for i in range(config.batch_size)]
     batch = tuple(torch.stack(part).to(rank.device) for part in zip(*pairs, strict=True))
     batches = itertools.repeat(batch)
 
     def step() -> None:
-        loop.learn(learner, batches, lambda: False)
+        trainer.train_step(batches, wants_stop=False)
 
     return {"": timing.steps_together_per_second(rank, step)}

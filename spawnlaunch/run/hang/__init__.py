@@ -9,22 +9,26 @@ What comes through our pipes is heard at once; of a worker that writes to a file
 file's time of change is looked at when the others have been silent. (A clock that is set meanwhile
 can make that silence seem longer or shorter, once.) When workers wait for a reader who does not
 read what they said, it is not they who are silent; nor where one of them is stopped, as the others
-may wait for it.
+may wait for it. With --on-hang kill a rank that is stopped for so long is one that hangs, but no
+hang is looked for while a debugger holds one.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import machine
+from collections.abc import Mapping, Sequence
+
+from spawnlaunch.base import events, machine
+from spawnlaunch.cli import flags
+from spawnlaunch.node import proc
+from spawnlaunch.run import decisions, launches
 from spawnlaunch.run.hang import stacks
+from spawnlaunch.run.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Protocol
 
-    from spawnlaunch.run import decisions, events, launches
     from spawnlaunch.run.journal import Journal
-    from spawnlaunch.run.output import Output
 
     class Owner(Protocol):
         """Whose workers they are."""
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 
         def stacks_told(self) -> None: ...
         def stopped(self) -> Mapping[int, int]: ...
+        def pids(self) -> Mapping[int, int]: ...
+
+
+MOST_LOOK_S, LOOKS = 10.0, 100  # between two looks at the clock; of the limit at least so many
 
 
 class HangHelp:
@@ -46,8 +54,11 @@ class HangHelp:
         self._supervisor, launch = supervisor, supervisor.launch
         self._loop, self._output = supervisor.loop, supervisor.output
         self._limit_s = launch.request.hang_timeout_s
+        self._look_s = min(MOST_LOOK_S, self._limit_s / LOOKS)  # by which silence may be off
+        self._is_for_the_end = launch.request.on_hang == flags.KILL
         self._files: list[str] = []
         self._since, self._lost_s = machine.running_s(), 0.0
+        self._stopped_at = self._since  # or continued, or begun
         self._said = ""  # of stopped workers, last
         self.stacks = stacks.RollCall(
             self._loop, self._output, launch.scratch, supervisor.stacks_told, supervisor.journal
@@ -61,8 +72,8 @@ class HangHelp:
 
     def begin_anew(self) -> None:
         """Nothing before this moment counts: workers have been started, or were stopped."""
-        self._since = machine.running_s()
-        self._loop.alarm(self._listen, self._limit_s or None)
+        self._since = self._stopped_at = machine.running_s()
+        self._loop.alarm(self._listen, self._limit_s or None, look_s=self._look_s)
 
     def cancel(self) -> None:
         """All workers have ended."""
@@ -72,24 +83,39 @@ class HangHelp:
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
         if quiet_s < self._limit_s:
-            self._loop.alarm(self._listen, self._limit_s - quiet_s)
+            self._loop.alarm(self._listen, self._limit_s - quiet_s, look_s=self._look_s)
         else:
             self.begin_anew()
             self._supervisor.rules.silent()
 
     def _quiet_s(self) -> float:
         stopped = self._supervisor.stopped()
-        if stopped:
-            who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in stopped.items())
+        if stopped and self._is_for_the_end:
+            quiet_s = machine.running_s() - self._stopped_at
+        elif stopped:
             pids = " ".join(map(str, stopped.values()))
-            words = f"no hang is looked for while {who} is stopped; type kill -CONT {pids}"
-            if words != self._said:
-                self._output.say([words])
-            self._said = words
-        if stopped or self._output.is_held_up:
+            self._say_why_not(stopped, f"is stopped; type kill -CONT {pids}")
             return 0.0
-        self._look_at_files()
-        return max(0.0, min(machine.running_s() - self._since, self._output.silent_s))
+        elif self._output.is_held_up:
+            return 0.0
+        else:
+            self._look_at_files()
+            quiet_s = max(0.0, min(machine.running_s() - self._since, self._output.silent_s))
+        if quiet_s < self._limit_s or not self._is_for_the_end:
+            return quiet_s
+        held = {rank: pid for rank, pid in self._supervisor.pids().items() if proc.is_held(pid)}
+        if held:
+            self._say_why_not(held, "is held by a debugger")
+            self._since = self._stopped_at = machine.running_s() - self._limit_s / 2
+            return self._limit_s / 2  # it may be let go at any time from now on
+        return quiet_s
+
+    def _say_why_not(self, ranks: Mapping[int, int], why: str) -> None:
+        who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in ranks.items())
+        words = f"no hang is looked for while {who} {why}"
+        if words != self._said:
+            self._output.say([words])
+        self._said = words
 
     def _look_at_files(self) -> None:
         """Take note of when one was written to. That was before any gap since the last look."""

@@ -6,15 +6,11 @@ asked itself where nothing of it runs.
 1. The worker itself, once it has imported torch: a thread in it answers (spawnlaunch/witness), with
    what torch's flight recorder has. All workers are asked at once.
 2. The process itself, where it catches the signal SPAWNLAUNCH_STACK_SIGNAL: faulthandler writes the
-   stacks of all its threads to its stderr, even while one of them keeps the GIL. A worker registers
-   that at its start where its Python finds this package, and a script may, in two lines:
-
-       import faulthandler, os
-       faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
-
+   stacks of all its threads to a file in the scratch directory, even while one of them keeps the
+   GIL. A worker registers that at its start where its Python finds this package.
 3. py-spy, where it is installed and may look.
-4. The kernel, which knows no Python, but what each thread waits for.
 
+Then those who have answered are compared: the first line names the rank that the others wait for.
 From 2 on one process after the other is asked. All of it happens in turns of the loop: the launcher
 goes on watching meanwhile. Then the roll is called: a line for each group of processes that are in
 the same place. The whole stacks are in files, one per rank: in its directory of --log-dir, or else
@@ -28,26 +24,28 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from spawnlaunch import machine, reading, records
+from spawnlaunch import witness
+from spawnlaunch.base import events, machine, reading, records, signals
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import asked, flight, frames, groups, held
-from spawnlaunch.run import launches, signals, tree
-from spawnlaunch.run.hang import sources
+from spawnlaunch.rollcall import asked, culprits, flight, groups, held
+from spawnlaunch.run import launches, tree
+from spawnlaunch.run.hang import spying
+from spawnlaunch.run.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from spawnlaunch.run import events
     from spawnlaunch.run.journal import Journal
-    from spawnlaunch.run.output import Output
 
-MOST_READ = 1 << 24  # bytes of a log, in which the stacks of a process stand
+MOST_READ = 1 << 20  # bytes of the stacks of one process
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
+LOOKS_S, EVERY_S = 0.5, 0.04  # how long a worker looks at its main thread, and how often
+MISSING_S = 0.5  # in a collective that the others wait in, where nobody has written anything
+HERE = "this is where they are:"
 QUIET_S = 0.1  # without another word: it has told all
-ALL_S = 30.0  # for all processes together, and from then on the kernel is asked, which is quick
+ALL_S = 30.0  # for all processes together
 RECORD_S = 10.0  # for NCCL to write what it has recorded; it looks for a question every second
 FILE = "stacks.log"
 INSTEAD = "name another directory with --log-dir; the stacks stand here:"
@@ -61,6 +59,7 @@ class Target(records.NamedTuple):
     process: proc.Process
     is_worker: bool  # and no child of one
     is_mute: bool  # it is held from outside, and cannot answer
+    file: str  # for its stacks, by faulthandler
 
     @property
     def name(self) -> str:
@@ -90,8 +89,11 @@ class RollCall:
         self.is_busy = False
         self._end_at = 0.0  # by machine.running_s
         self._asking: Asking | None = None
-        self._spying: sources.Spying | None = None
+        self._spying: spying.Spying | None = None
         self._answers: list[groups.Answer] = []
+        self._told: dict[int, asked.Testimony] = {}  # by rank, of those who wait or are waited for
+        self._heading = ""  # what the report begins with, once it is known who is waited for
+        self._held: list[str] = []  # lines about ranks that are held from outside
         self._places: set[str] = set()  # directories of the files
         self._asked: list[flight.Asked] = []
         self._deaf: list[int] = []  # ranks that cannot be asked for records
@@ -100,27 +102,34 @@ class RollCall:
         self.roll: Sequence[groups.Group] = ()
         self.recorded: Mapping[int, flight.Record] = {}
 
-    def tell(self, workers: Iterable[tuple[launches.Worker, int]]) -> None:
+    def tell(self, workers: Iterable[tuple[launches.Worker, int]], heading: str = "") -> None:
         """Ask these workers, each with its pid, and what they have started."""
         if self.is_busy:
+            if heading:
+                self._output.say([heading])
             return
+        self._heading = heading
         if not proc.is_proc_ours():
-            self._output.say(["no stacks can be shown: /proc does not show our PID namespace"])
+            self._held.append("no stacks can be shown: /proc does not show our PID namespace")
             workers = ()
         for worker, pid in workers:
+            file = witness.stack_file(self._scratch, pid)
             for process in proc.below(filter(None, [proc.look(pid)])):
                 if process.dead:
                     continue
                 found = held.look(process.pid, held.status(process.pid))
-                target = Target(worker, process, process.pid == pid, bool(found and found.is_mute))
+                is_mute = bool(found and found.is_mute)
+                target = Target(worker, process, process.pid == pid, is_mute, file)
                 if found:
-                    self._output.say([f"{target.name} is {found.words}"])
+                    self._held.append(f"{target.name} is {found.words}")
+                if target.is_mute and target.is_worker:
+                    self._told[worker.rank] = asked.silent(int(machine.time() * 1e9))
                 if not self._ask_witness(target):
                     self._targets.append(target)
         self.is_busy = True
         self._end_at = machine.running_s() + ALL_S
         if self._witnesses:
-            self._loop.alarm(self._ask_others, ANSWER_S)
+            self._loop.alarm(self._ask_others, LOOKS_S + ANSWER_S)
         else:
             self._ask_others()
 
@@ -128,12 +137,11 @@ class RollCall:
         """Ask nobody any more, and call the roll of those who have answered."""
         for fd in [*self._witnesses]:
             self._forget_witness(fd)
+        self._begin_report()
         for call in (self._ask_others, self._listen, self._next, self._hear_records):
             self._loop.alarm(call, None)
         if self._spying:
             self._spying.cancel()
-        if self._asking:
-            self._asking.end()
         self._targets.clear()
         self.is_busy, self._asking, self._spying, self._asked = False, None, None, []
         self._call_roll()
@@ -146,7 +154,7 @@ class RollCall:
         if target.is_mute or not target.is_worker:
             return False
         try:
-            one = asked.Question(target.process.pid, target.process.start)
+            one = asked.Question(target.process.pid, target.process.start, LOOKS_S, EVERY_S)
         except OSError:
             return False
         self._witnesses[one.fd] = target, one
@@ -164,6 +172,7 @@ class RollCall:
                 return
             self._note(target, BY_ITSELF, answer.threads)
             self._records[target.worker.rank] = answer.record
+            self._told[target.worker.rank] = answer
         self._forget_witness(fd)
         if not self._witnesses:
             self._loop.alarm(self._ask_others, 0)
@@ -176,11 +185,26 @@ class RollCall:
 
     def _ask_others(self) -> None:
         """Those who have not answered, and what is no worker."""
-        self._targets.extendleft(map(self._forget_witness, [*self._witnesses]))
+        late = [*map(self._forget_witness, [*self._witnesses])]
+        now = int(machine.time() * 1e9)
+        self._told.update((one.worker.rank, asked.silent(now)) for one in late)
+        self._targets.extendleft(late)
+        self._begin_report()
         for target in self._targets:
             if target.is_worker and flight.is_on(target.worker.environ):
                 self._ask_for_record(target.worker)
         self._next()
+
+    def _begin_report(self) -> None:
+        """Say who is waited for, and who is held from outside."""
+        heading, held, told = self._heading, self._held, self._told
+        self._heading, self._held, self._told = "", [], {}
+        found = culprits.judged(told, hang_s=MISSING_S).culprits if told else ()
+        waited = [words for _, words in culprits.waited_for(one for one in found if one.is_hang)]
+        if heading:
+            waited = [f"{heading}: {waited[0]}", *waited[1:], HERE] if waited else []
+        lines = waited or [f"{heading}; {HERE}"] * bool(heading)
+        self._output.say([*lines, *held])
 
     def _next(self) -> None:
         """The next process; one after the other, each in a turn of its own."""
@@ -193,7 +217,7 @@ class RollCall:
         if not proc.is_alive(target.process):
             self._loop.alarm(self._next, 0)
         elif machine.running_s() > self._end_at:
-            self._look(target, only_kernel=True)
+            self._hear_of(target, *spying.untold(target.process.pid, f"{ALL_S:g} s were over"))
         elif not target.is_mute and proc.catches(target.process.pid, signals.STACKS):
             self._ask(target)
         else:
@@ -202,7 +226,7 @@ class RollCall:
     # The process itself
 
     def _ask(self, target: Target) -> None:
-        self._asking = Asking(target, self._output)
+        self._asking = Asking(target)
         tree.send(signals.STACKS, [target.process])
         self._loop.alarm(self._listen, QUIET_S)
 
@@ -213,27 +237,21 @@ class RollCall:
             self._loop.alarm(self._listen, QUIET_S)
             return
         self._asking = None
-        text = asking.end()
-        if text or not asking.is_visible:
-            self._note(asking.target, BY_ITSELF, text)
-            self._next()
+        if text := asking.text():
+            self._hear_of(asking.target, BY_ITSELF, text)
         else:
             self._look(asking.target)
 
     # From outside
 
-    def _look(self, target: Target, only_kernel: bool = False) -> None:
-        def told(how: str, text: str) -> None:
-            self._spying = None
-            if text:
-                self._note(target, how, text)
-            self._loop.alarm(self._next, 0)
+    def _look(self, target: Target) -> None:
+        self._spying = spying.look(target.process.pid, self._loop, partial(self._hear_of, target))
 
-        pid = target.process.pid
-        if only_kernel:
-            told(*sources.by_the_kernel(pid))
-        else:
-            self._spying = sources.look(pid, self._loop, told)
+    def _hear_of(self, target: Target, how: str, text: str) -> None:
+        self._spying = None
+        if text:
+            self._note(target, how, text)
+        self._loop.alarm(self._next, 0)
 
     # The flight recorder
 
@@ -304,7 +322,7 @@ def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
     else:
         place = os.path.join(os.path.dirname(scratch), f"stacks-{os.path.basename(scratch)}")
         path = os.path.join(place, f"rank-{worker.rank}.log")
-        machine.makedirs(place, mode=0o700, exist_ok=True)
+        files.make_directory(place)
     fd = files.open_log(launches.Route(path, False))
     try:
         machine.write(fd, text.encode(errors="replace"))
@@ -314,45 +332,28 @@ def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
 
 
 class Asking:
-    """One process that tells its stacks on its stderr: how far it is."""
+    """One process that tells its stacks: how far it is."""
 
-    def __init__(self, target: Target, output: Output) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
-        self._source = output.stderr_of(target.worker.rank)
-        self._file = target.worker.routes.stderr.file
         self._before = self._last = self._length()
         self._until = machine.running_s() + ANSWER_S
-        self._sieve = frames.Sieve()
-        if self._source:
-            self._source.sift(self._sieve)
-
-    @property
-    def is_visible(self) -> bool:
-        """Whether it is seen here what it tells: a worker alone may write to our stderr itself."""
-        return self._source is not None or self._file is not None
 
     def is_telling(self) -> bool:
         """Whether it may have more to say than at the last call."""
         last, self._last = self._last, self._length()
-        if machine.running_s() > self._until:  # it may be one that always has something to say
+        if machine.running_s() > self._until:
             return False
-        return self._last > last or (self._last == self._before and self.is_visible)
+        return self._last > last or self._last == self._before
 
-    def end(self) -> str:
-        """What it has told; what it says from now on is its own again."""
-        if self._source:
-            self._source.sift(None)
-            self._source.show(self._sieve.rest())
-        elif self._file:
-            text, _ = reading.end_of_file(self._file, MOST_READ, self._before) or ("", True)
-            self._sieve(text.encode())
-        return self._sieve.text
+    def text(self) -> str:
+        """What it has told."""
+        text, _ = reading.end_of_file(self.target.file, MOST_READ, self._before) or ("", True)
+        return text
 
     def _length(self) -> int:
-        if self._source is not None:
-            return self._source.received
         try:
-            return machine.stat(self._file).st_size if self._file else 0
+            return machine.stat(self.target.file).st_size
         except OSError:
             return 0
 

@@ -7,18 +7,14 @@ tells it where its ranks are, and which collectives they have reached; the hub's
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-from spawnlaunch import cpuset, machine
+from spawnlaunch.base import cpuset, machine
 from spawnlaunch.gang import messages
 from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.run import hang
 from spawnlaunch.run.hang import stacks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
 
 LOOK_S = 0.2  # between two looks for the end of the silence
 MOST_ROWS, MOST_CHARS = 128, 200  # of what a node tells, and of a text in it
@@ -52,13 +48,12 @@ class HangOfAll(hang.HangHelp):
         """Call the roll of all nodes, and say on which collective their ranks disagree."""
         roll = roll_of([each for one in told for each in one.where], world_size)
         count, places = sum(len(group.ranks) for group in roll), len(roll)
-        lines = [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
+        found = disagreement([each for one in told for each in one.reached], world_size)
+        lines = [f"flight recorder, all nodes: {found}"] * bool(found)  # it says who is waited for
+        lines += [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
         lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
         if places > MOST_LINES:
             lines.append(f"  others are in {places - MOST_LINES} more places")
-        found = disagreement([each for one in told for each in one.reached], world_size)
-        if found:
-            lines.append(f"flight recorder, all nodes: {found}")
         self._output.say(lines)
 
     def _listen(self) -> None:
@@ -67,7 +62,8 @@ class HangOfAll(hang.HangHelp):
             self.stacks.is_busy or machine.running_s() - quiet_s <= self._ours_until
         )
         is_quiet = were_stacks or quiet_s >= self._limit_s
-        self._loop.alarm(self._listen, LOOK_S if is_quiet else self._limit_s - quiet_s)
+        left_s = LOOK_S if is_quiet else self._limit_s - quiet_s
+        self._loop.alarm(self._listen, left_s, look_s=self._look_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
             self._tell(is_quiet)

@@ -15,20 +15,19 @@ import os
 import pickle
 import select
 import socket
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spawnlaunch import errors, failures, machine
+from spawnlaunch import failures
+from spawnlaunch.base import errors, events, machine, say, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, events, refused, signals, starting
+from spawnlaunch.run import decisions, launches, refused, starting
 from spawnlaunch.run.preload import forked
-from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, NoReturn
-
-    from spawnlaunch.run import launches
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
@@ -44,7 +43,7 @@ class Image:
 
         def image() -> None:
             machine.set_wakeup_fd(-1)
-            signals.set_default(caught)
+            signals.set_default((*caught, signal.SIGCONT))
             _be(theirs, launch, guard)
 
         try:
@@ -97,9 +96,26 @@ class Image:
     def ask(self, worker: launches.Worker, ends: dict[int, int]) -> None:
         """Ask for a worker, with these descriptors by the numbers it is to have. Raises OSError."""
         try:
-            _send(self._socket, (worker, list(ends)), list(ends.values()))
+            self._send((worker, list(ends)), list(ends.values()))
         except OSError as error:
             raise self._lost(error) from None
+
+    def _send(self, message: object, fds: Sequence[int] = ()) -> None:
+        _send(self._socket, message, fds, partial(self._await, select.POLLOUT))
+
+    def _await(self, event: int) -> None:
+        """Wait until the image takes or says something, and continue it where it is stopped.
+
+        Raises TimeoutError. Nothing else is heard meanwhile.
+        """
+        poller, until = machine.poll(), machine.running_s() + ANSWER_S
+        poller.register(self._socket, event)
+        while not events.patient_poll(poller, decisions.STOPPED_S):
+            if machine.running_s() > until or events.COME_BACK in machine.remembered:
+                raise TimeoutError
+            if proc.is_stopped(self.pid):
+                say.say([f"the image (pid {self.pid}) was stopped: continued it"])
+                machine.kill(self.pid, signal.SIGCONT)
 
     def deliver(self, failed: OSError | None) -> tuple[list[tuple[int, float]], OSError | None]:
         """The workers that were asked for, now children of this process: their pids, and when.
@@ -108,9 +124,8 @@ class Image:
         once: on a busy machine it takes long until the other process has its turn.
         """
         try:
-            _send(self._socket, None)
-            if not _is_readable(self._socket, ANSWER_S):
-                raise TimeoutError
+            self._send(None)
+            self._await(select.POLLIN)
             pids, is_done = _receive(self._socket)[0], _receive(self._socket)[0]
             if not is_done:
                 raise ConnectionResetError
@@ -140,7 +155,7 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         machine.rename_process("spawnlaunch img", f"spawnlaunch image of {guard}")
         machine.pthread_sigmask(signal.SIG_SETMASK, launch.blocked | signals.TERMINAL)
         try:
-            become = forked.worker_maker(launch.request.preload)
+            become = forked.worker_maker(launch)
         except errors.UsageError as error:
             _send(ours, str(error))
             machine.exit_now(2)
@@ -215,15 +230,21 @@ def _await_hand_over(forker: int, its_end: int) -> None:
 # What they say to each other
 
 
-def _send(to: socket.socket, message: object, fds: Sequence[int] = ()) -> None:
-    """Send a message. Raises OSError."""
+def _send(
+    to: socket.socket, message: object, fds: Sequence[int] = (),
+    wait: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
+    """Send a message; `wait` waits until there is room. Raises OSError."""
     content = pickle.dumps(message)
     head = len(content).to_bytes(4, "big")
+    wait()
     if fds:
         machine.send_fds(to, [head], fds)
     else:
         to.sendall(head)
-    to.sendall(content)
+    while content:
+        wait()
+        content = content[to.send(content) :]
 
 
 def _receive(of: socket.socket) -> tuple[Any, list[int]]:

@@ -18,23 +18,22 @@ import random
 import runpy
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 
-from spawnlaunch import errors, machine, reading, witness
+from spawnlaunch import witness
+from spawnlaunch.base import errors, machine, reading
+from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import environment, starting
+from spawnlaunch.run import environment, launches, starting
 from spawnlaunch.run.preload import libraries
-from spawnlaunch.run.signals import signal
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Any, NoReturn
-
-    from spawnlaunch.run import launches
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -59,11 +58,15 @@ def _import(modules: Sequence[str]) -> None:
     sys.path[:] = [entry for entry in sys.path if entry is not here]
 
 
-def worker_maker(modules: Sequence[str]) -> starting.BecomeWorker:
+def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
+    OpenBLAS takes its number of threads once, at the import: that of the first worker.
     Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
+    modules = launch.request.preload
+    if not reading.are_threads(os.environ.get(environment.OMP, "")):
+        os.environ[environment.OMP] = str(launch.plan.bindings[0].threads)
     own = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
     before = random.getstate()
     _import(modules)
@@ -108,7 +111,7 @@ def _take_on(worker: launches.Worker) -> None:
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
     witness.begin()
-    count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    count = worker.environ.get(environment.OMP, "").partition(",")[0]
     if reading.is_number(count, digits=9) and int(count) > 0:
         libraries.set_threads(int(count))
 

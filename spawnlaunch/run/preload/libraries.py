@@ -1,8 +1,9 @@
 """What libraries that were imported once leave to forks: threads, devices, random numbers.
 
 A fork takes one thread along. What another thread held at that moment, a lock or a device, is lost
-in the child. Threads of OpenBLAS are no danger: it ends them before a fork and starts them anew
-when they are needed (its pthread_atfork handlers).
+in the child. Threads that end before a fork and are started anew when they are needed, as those of
+OpenBLAS (its pthread_atfork handlers), are no danger: another fork, of a child that ends at once,
+shows which they are.
 
 Python's random and numpy's legacy generator are seeded at their import, torch's default generators
 when the library is loaded, and multiprocessing draws a key. A worker that is forked draws all of
@@ -16,25 +17,19 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from spawnlaunch import machine, records
+from spawnlaunch.base import machine, records
 from spawnlaunch.node import proc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from types import ModuleType
     from typing import Any
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
 HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started anew in a child by itself
-# Functions of OpenBLAS, {} is the verb; with scipy_ in numpy's and scipy's wheels.
-OPENBLAS = tuple(
-    f"{prefix}openblas_{{}}_num_threads{suffix}"
-    for prefix in ("scipy_", "")
-    for suffix in ("64_", "64", "_", "")
-)
 WORDS = 624  # of the state of a Mersenne twister, after which it begins another round
 MOST_ROUNDS = 1000  # that modules may have drawn at their import
 # A seed of torch's own has 64 bits of entropy. Who seeds on purpose takes a smaller number; one of
@@ -57,61 +52,29 @@ def objections() -> Iterator[str]:
     python = [thread.name for thread in threading.enumerate() if thread is not main]
     if python:
         yield f"there is a thread {python[0]!r}"
-    native = [name for name in _native_threads() if name not in HARMLESS_THREADS]
-    idle = sum(copy.threads - 1 for copy in copies_of_openblas())
-    if len(native) > len(python) + idle:
-        yield f"there are {len(native)} threads that are neither Python's nor OpenBLAS's"
+    if len(_native_threads()) > len(python):
+        machine.waitpid(machine.fork(lambda: machine.exit_now(0)), 0)
+        if (left := len(_native_threads())) > len(python):
+            yield f"there are {left} threads that outlive a fork, and are not Python's"
 
 
 def _native_threads() -> list[str]:
-    """The names of all threads but the main one."""
+    """The names of all threads but the main one and harmless ones."""
     try:
         main = machine.readlink("/proc/self")  # which is not our pid in another namespace's /proc
         threads = [name for name in machine.listdir("/proc/self/task") if name != main]
     except OSError:
         return []
     names = (proc.read(f"self/task/{thread}", "comm") for thread in threads)
-    return [name.strip() for name in names if name]  # None: it has just ended
-
-
-# Threads
-
-
-class OpenBlas(records.NamedTuple):
-    """A copy of OpenBLAS; numpy and scipy bring one each."""
-
-    library: Any  # ctypes.CDLL
-    name: str  # of its functions, with {} for the verb
-
-    @property
-    def threads(self) -> int:
-        """How many threads it computes with."""
-        return int(getattr(self.library, self.name.format("get"))())
-
-    def set_threads(self, count: int) -> None:
-        """Compute with so many from now on."""
-        getattr(self.library, self.name.format("set"))(count)
-
-
-def copies_of_openblas() -> Iterator[OpenBlas]:
-    """Every copy that this process has mapped."""
-    import ctypes
-
-    maps = (proc.read("self", "maps") or "").split("\n")
-    for path in {line.split()[-1] for line in maps if "openblas" in line and ".so" in line}:
-        library = ctypes.CDLL(path)
-        name = next((name for name in OPENBLAS if hasattr(library, name.format("get"))), None)
-        if name:
-            yield OpenBlas(library, name)
+    found = [name.strip() for name in names if name]  # None: it has just ended
+    return [name for name in found if name not in HARMLESS_THREADS]
 
 
 def set_threads(count: int) -> None:
-    """Compute with as many threads as if OMP_NUM_THREADS had said so at the import."""
+    """Have torch compute with so many threads from now on."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(count)
-    for library in copies_of_openblas():
-        library.set_threads(count)
 
 
 # Random numbers
@@ -154,12 +117,8 @@ def draw_anew(seeded: Seeded) -> None:
 
 
 def _is_numpy_seeded(numpy: ModuleType) -> bool:
-    generator = numpy.random.mtrand._rand._bit_generator
-    if type(generator) is not numpy.random.MT19937 or generator.seed_seq is None:
-        return True
-    first = numpy.random.MT19937(generator.seed_seq)
-    before, now = (each.state["state"]["key"].tolist() for each in (first, generator))
-    return not _is_later(before, now)
+    generator = numpy.random.get_bit_generator()
+    return type(generator) is not numpy.random.MT19937 or generator.seed_seq is None
 
 
 def _is_later(before: Sequence[int], now: Sequence[int]) -> bool:

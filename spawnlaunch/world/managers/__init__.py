@@ -15,7 +15,6 @@ Innermost first, because the innermost is the one that started us:
 
 from __future__ import annotations
 
-from spawnlaunch import errors
 from spawnlaunch.world import identity
 
 # A variable that the manager needs, its module and its name there. A module is imported where the
@@ -23,29 +22,29 @@ from spawnlaunch.world import identity
 ORDER = (
     ("OMPI_COMM_WORLD_RANK", "mpi", "OPENMPI"),
     ("PMI_RANK", "mpi", "HYDRA"),
-    ("FLUX_TASK_RANK", "tables", "FLUX"),
-    ("JSM_NAMESPACE_RANK", "tables", "JSRUN"),
+    ("FLUX_TASK_RANK", "flux", "FLUX"),
     ("SLURM_STEP_ID", "slurm", "STEP"),
-    ("PALS_RANKID", "tables", "PALS"),
-    ("PET_NNODES", "tables", "KUBEFLOW"),
-    ("RANK", "tables", "PLATFORM"),
-    ("JOB_COMPLETION_INDEX", "tables", "KUBERNETES"),
+    ("PALS_RANKID", "pals", "PALS"),
+    ("PET_NNODES", "kubeflow", "KUBEFLOW"),
+    ("RANK", "platform", "PLATFORM"),
+    ("JOB_COMPLETION_INDEX", "indexed", "KUBERNETES"),
     ("SLURM_JOB_ID", "slurm", "SHELL"),
-    ("PBS_JOBID", "tables", "PBS"),
-    ("JOB_ID", "tables", "GRIDENGINE"),
+    ("PBS_JOBID", "pbs", "PBS"),
+    ("JOB_ID", "gridengine", "GRIDENGINE"),
+    ("LSB_JOBID", "lsf", "LSF"),
+    ("OAR_JOB_ID", "oar", "OAR"),
 )
 
-# By the name of the process that starts tasks on a node: its manager, a pattern of the names of the
-# variables that it gives them, and which of these is the number of tasks. Names of commands have at
-# most 15 characters (proc(5), comm).
-OPEN_MPI = ("Open MPI", "OMPI|PMIX", "OMPI_COMM_WORLD_SIZE")
+# By the name of the process that starts tasks on a node: its manager, and which of the variables
+# that it gives them is the number of tasks. Names of commands have at most 15 characters (proc(5)).
+OPEN_MPI = ("Open MPI", "OMPI_COMM_WORLD_SIZE")
 STARTERS = {
-    "slurmstepd": ("Slurm", "SLURM", "SLURM_STEP_NUM_TASKS"),
+    "slurmstepd": ("Slurm", "SLURM_STEP_NUM_TASKS"),
     **dict.fromkeys(("mpirun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi"), OPEN_MPI),
     **dict.fromkeys(("orterun", "prterun", "orted", "prted"), OPEN_MPI),
-    "hydra_pmi_proxy": ("Hydra", "PMI|MPI", "PMI_SIZE"),
-    "flux-shell": ("Flux", "FLUX", "FLUX_JOB_SIZE"),
-    "palsd": ("HPE PALS", "PALS|PMI", "PMI_SIZE"),
+    "hydra_pmi_proxy": ("Hydra", "PMI_SIZE"),
+    "flux-shell": ("Flux", "FLUX_JOB_SIZE"),
+    "palsd": ("HPE PALS", "PMI_SIZE"),
 }
 
 # It starts a script or a shell on the first node, and gives it no variables of a job (its runat.c).
@@ -66,24 +65,3 @@ def load(module: str, name: str) -> identity.Manager:
     """The manager of this name; -X importtime does not show what importlib imports."""
     manager: identity.Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
     return manager
-
-
-def disagreeing(found: list[identity.Manager], environ: identity.Environ) -> list[identity.Manager]:
-    """The outer managers that answer who we are otherwise than the innermost one.
-
-    A platform's variables are left out: those are compared one by one, with all that is inherited.
-    And so are those that give hosts only: they have started nobody.
-    """
-    outer = [each for each in found[1:] if each.kind != identity.HOSTS and not each.gives_ranks]
-    return [each for each in outer if _differ(found[0], each, environ)]
-
-
-def _differ(inner: identity.Manager, outer: identity.Manager, environ: identity.Environ) -> bool:
-    for question in ("rank", "world_size", "local_rank"):
-        try:
-            ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
-        except errors.UsageError:
-            return True  # it cannot be read, and nobody needs it
-        if ours is not None and theirs is not None and ours.value != theirs.value:
-            return True
-    return False

@@ -12,33 +12,31 @@ from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm
 
 
-def first_node(size: str, local_size: str) -> identity.Reader:
-    """A reader of rank 0's host, by the variables with the number of ranks, in all and here.
+class Mpi(identity.Manager):
+    """What Open MPI and Hydra have in common."""
 
-    Inside a Slurm job mpirun begins with the job's first node, unless it was told otherwise. Every
-    rank has the job's list of nodes, so all derive the same host. Whether rank 0 is there, as it is
-    not under --rankfile or --host with another order, rank 0 sees.
-    """
+    kind = identity.TASKS
 
-    def read(environ: identity.Environ) -> identity.Fact | None:
+    def rank_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+        """The first node of the Slurm job that this is in.
+
+        mpirun begins with it there, unless it was told otherwise. Every rank has the job's list of
+        nodes, so all derive the same host. Whether rank 0 is there, as it is not under --rankfile
+        or --host with another order, rank 0 sees.
+        """
         is_known = environ.get(slurm.JOB_ID) and environ.get(slurm.JOB_NODELIST)
-        is_alone = environ[size] == environ[local_size]  # its ranks may be on any node
+        size, here = self.world_size(environ), self.local_world_size(environ)
+        is_alone = size and here and size.value == here.value  # its ranks may be on any node
         if not is_known or is_alone or environ.get(slurm.HET_SIZE):
             return None
         return slurm.first_of(slurm.JOB_NODELIST, environ)
 
-    return read
+    def node_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+        return self.rank_0_host(environ)
 
-
-def programs(environ: identity.Environ) -> identity.Fact | None:
-    """Those of `mpirun a : b`; pmix_server_register_fns.c of Open MPI."""
-    count = identity.number("OMPI_NUM_APP_CTX", environ)
-    return count and count._replace(source=f"{count.source}={count.value}")
-
-
-def own_host(_: identity.Environ) -> identity.Fact:
-    """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
-    return identity.Fact(os.uname().nodename, "its host name")
+    def own_host(self, environ: identity.Environ) -> identity.Fact | None:
+        """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
+        return identity.Fact(os.uname().nodename, "its host name")
 
 
 # Open MPI 4 and 5.
@@ -56,22 +54,37 @@ SIZE = "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 
-OPENMPI = identity.Manager(
-    "Open MPI",
-    identity.TASKS,
-    needs=(RANK, SIZE, LOCAL_RANK, LOCAL_SIZE),
-    starter="mpirun --map-by ppr:{n}:node {command}",
-    rank=RANK,
-    world_size=SIZE,
-    local_rank=LOCAL_RANK,
-    local_world_size=LOCAL_SIZE,
-    nnodes="OMPI_MCA_orte_num_nodes",
-    job=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
-    rank_0_host=first_node(SIZE, LOCAL_SIZE),
-    node_0_host=first_node(SIZE, LOCAL_SIZE),
-    own_host=own_host,
-    programs=programs,
-)
+
+class OpenMpi(Mpi):
+    """A task of mpirun."""
+
+    name = "Open MPI"
+    needs = (RANK, SIZE, LOCAL_RANK, LOCAL_SIZE)
+
+    def rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(RANK, environ)
+
+    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(SIZE, environ)
+
+    def local_rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(LOCAL_RANK, environ)
+
+    def local_world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(LOCAL_SIZE, environ)
+
+    def nnodes(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number("OMPI_MCA_orte_num_nodes", environ)
+
+    def job(self, environ: identity.Environ) -> identity.Fact | None:
+        names = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+        return identity.first(identity.text(name, environ) for name in names)
+
+    def tasks_line(self, environ: identity.Environ, command: str, n: int) -> str:
+        return f"mpirun --map-by ppr:{n}:node {command}"
+
+
+OPENMPI = OpenMpi()
 
 # Hydra, the mpiexec of MPICH and of Intel MPI.
 #
@@ -88,26 +101,33 @@ PMI_LOCAL_SIZE = "MPI_LOCALNRANKS"
 PROXY = "hydra_pmi_proxy"  # what starts the ranks of a node
 
 
-def proxy(environ: identity.Environ) -> identity.Fact | None:
-    """The proxy's pid, where it is the parent of all ranks: on one node."""
-    pid = proc.nearest((PROXY,)) if environ[PMI_SIZE] == environ[PMI_LOCAL_SIZE] else None
-    if pid is None:
-        return None
-    return identity.Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
+class Hydra(Mpi):
+    """A task of Hydra's mpiexec."""
+
+    name = "Hydra (MPICH, Intel MPI)"
+    needs = ("PMI_RANK", PMI_SIZE, "MPI_LOCALRANKID", PMI_LOCAL_SIZE)
+
+    def rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number("PMI_RANK", environ)
+
+    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(PMI_SIZE, environ)
+
+    def local_rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number("MPI_LOCALRANKID", environ)
+
+    def local_world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(PMI_LOCAL_SIZE, environ)
+
+    def job(self, environ: identity.Environ) -> identity.Fact | None:
+        """The proxy's pid, where it is the parent of all ranks: on one node; else Slurm's step."""
+        pid = proc.nearest((PROXY,)) if environ[PMI_SIZE] == environ[PMI_LOCAL_SIZE] else None
+        if pid is None:
+            return slurm.job_and_step(environ)
+        return identity.Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
+
+    def tasks_line(self, environ: identity.Environ, command: str, n: int) -> str:
+        return f"mpiexec -ppn {n} {command}"
 
 
-HYDRA = identity.Manager(
-    "Hydra (MPICH, Intel MPI)",
-    identity.TASKS,
-    needs=("PMI_RANK", PMI_SIZE, "MPI_LOCALRANKID", PMI_LOCAL_SIZE),
-    starter="mpiexec -ppn {n} {command}",
-    rank="PMI_RANK",
-    world_size=PMI_SIZE,
-    local_rank="MPI_LOCALRANKID",
-    local_world_size=PMI_LOCAL_SIZE,
-    job=(proxy, slurm.job_and_step),
-    rank_0_host=first_node(PMI_SIZE, PMI_LOCAL_SIZE),
-    node_0_host=first_node(PMI_SIZE, PMI_LOCAL_SIZE),
-    own_host=own_host,
-    programs=slurm.programs,
-)
+HYDRA = Hydra()

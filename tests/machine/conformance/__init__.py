@@ -1,7 +1,5 @@
 """The same small programs on Linux and in the simulation: what they saw has to be the same."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import signal
@@ -10,7 +8,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from tests.machine.conformance import descriptors, pipes, processes, signals, sockets
 from tests.machine.conformance.programs import PROGRAMS, Program
 from tests.machine.descriptors import Null, Regular

@@ -1,7 +1,5 @@
 """Pipes, and any calls on several of them by seed."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal
@@ -49,6 +47,17 @@ def a_pipe_is_opened_once_more(m: Any) -> None:
     noted(m, len(m.read(r, 100000)), tried(m, m.read, r, 1))
     m.close(other)
     noted(m, m.read(r, 1))
+
+
+@program
+def a_write_now_does_not_wait(m: Any) -> None:
+    r, w = m.pipe()
+    m.set_blocking(w, False)
+    noted(m, m.write(w, b"x" * 61441))  # the last page has room for three, of as many that fit
+    m.set_blocking(w, True)
+    noted(m, m.write_now(w, b"y" * 3), tried(m, m.write_now, w, b"z" * 4096))
+    m.close(r)
+    noted(m, tried(m, m.write_now, w, b"x"))
 
 
 class _Pipes:

@@ -1,13 +1,19 @@
 """How processes end, who gets their orphans, groups and sessions, and what /proc shows of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from itertools import product
 from typing import Any
 
-from tests.machine.conformance.programs import child_ended, noted, program, programs, started, tried
+from tests.machine.conformance.programs import (
+    child_ended,
+    next_signal,
+    noted,
+    program,
+    programs,
+    started,
+    tried,
+)
 
 
 @programs((code,) for code in (0, 1, 7, 255, 256, -1, -9, -15, -6, -11))
@@ -102,16 +108,15 @@ def ignoring_sigchld_leaves_no_zombies(m: Any) -> None:
 @program
 def children_that_end_send_sigchld(m: Any) -> None:
     m.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    fd = m.signalfd([signal.SIGCHLD])
     for code in (0, 3):
         pid = m.fork(lambda code=code: m.exit_now(code))
-        info = m.sigtimedwait([signal.SIGCHLD], 5)
-        noted(m, (info.si_code, info.si_pid == pid))
+        noted(m, next_signal(m, fd, 5))
         child_ended(m, pid)
     pid = started(m, lambda: (m.say_ready(), m.sleep(5)))
     for signum in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
         m.kill(pid, signum)
-        info = m.sigtimedwait([signal.SIGCHLD], 5)
-        noted(m, (info.si_code, info.si_pid == pid))
+        noted(m, next_signal(m, fd, 5))
     child_ended(m, pid)
 
 

@@ -4,10 +4,10 @@ A program is a function of the door. It notes what it sees, and so may its child
 text; programs are written such that only one order of notes is possible.
 """
 
-from __future__ import annotations
-
 import errno
 import os
+import select
+import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -72,3 +72,14 @@ def started(m: Any, child: Callable[[], object], ready: bool = True) -> int:
         m.read(r, 1)
     m.close(r)
     return pid
+
+
+def next_signal(m: Any, fd: int, within_s: float) -> tuple[int, int] | None:
+    """The number and the code of what a signalfd tells; None: nothing."""
+    poller = m.poll()
+    poller.register(fd, select.POLLIN)
+    if not poller.poll(within_s * 1000):
+        noted(m, tried(m, m.read, fd, 128))
+        return None
+    signum, _, code = struct.unpack_from("=Iii", m.read(fd, 128))
+    return signum, code

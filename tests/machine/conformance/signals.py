@@ -1,13 +1,19 @@
 """Signals: what becomes of them, and what they do to whom; stopping and going on."""
 
-from __future__ import annotations
-
 import os
 import signal
 from itertools import product
 from typing import Any
 
-from tests.machine.conformance.programs import child_ended, noted, program, programs, started, tried
+from tests.machine.conformance.programs import (
+    child_ended,
+    next_signal,
+    noted,
+    program,
+    programs,
+    started,
+    tried,
+)
 
 SIGNALS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGUSR1, signal.SIGSEGV,
@@ -39,41 +45,39 @@ def a_child_gets(m: Any, signum: int, how: str) -> None:
 
 
 @programs(product(SIGNALS, ("default", "ignored", "ignored for a while")))
-def what_is_blocked_is_taken(m: Any, signum: int, how: str) -> None:
-    """By sigtimedwait; what was ignored before is not kept."""
+def what_is_blocked_is_read(m: Any, signum: int, how: str) -> None:
+    """What was ignored before is not kept."""
     m.pthread_sigmask(signal.SIG_BLOCK, [signum])
+    fd = m.signalfd([signum])
     if how != "default":
         m.signal(signum, signal.SIG_IGN)
     m.kill(m.getpid(), signum)
     m.kill(m.getpid(), signum)
     if how == "ignored for a while":
         m.signal(signum, signal.SIG_DFL)
-    for _ in range(2):
-        info = m.sigtimedwait([signum], 0.01)
-        noted(m, info and (info.si_signo, info.si_code, info.si_pid == m.getpid()))
+    noted(m, next_signal(m, fd, 0.01), next_signal(m, fd, 0.01))
 
 
 @program
-def several_signals_are_taken_by_number(m: Any) -> None:
-    waited = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD]
-    m.pthread_sigmask(signal.SIG_BLOCK, waited)
-    for signum in waited:
+def several_signals_are_read_by_number(m: Any) -> None:
+    read = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD]
+    m.pthread_sigmask(signal.SIG_BLOCK, read)
+    fd = m.signalfd(read)
+    for signum in read:
         m.kill(m.getpid(), signum)
-    for _ in range(5):
-        info = m.sigtimedwait(waited, 0.01)
-        noted(m, info and info.si_signo)
+    noted(m, *(next_signal(m, fd, 0.01) for _ in range(5)))
 
 
 @program
 def a_timer_sends_sigalrm_once(m: Any) -> None:
     m.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    fd = m.signalfd([signal.SIGALRM])
     m.setitimer(signal.ITIMER_REAL, 0.3)
     m.setitimer(signal.ITIMER_REAL, 0.05)
-    info = m.sigwaitinfo([signal.SIGALRM])
-    noted(m, (info.si_signo, info.si_code), m.sigtimedwait([signal.SIGALRM], 0.4))
+    noted(m, next_signal(m, fd, 5.0), next_signal(m, fd, 0.4))
     m.setitimer(signal.ITIMER_REAL, 0.05)
     m.setitimer(signal.ITIMER_REAL, 0)
-    noted(m, m.sigtimedwait([signal.SIGALRM], 0.2))
+    noted(m, next_signal(m, fd, 0.2))
 
 
 @program
@@ -220,9 +224,10 @@ def handlers_run_by_number_as_it_goes_on(
 @program
 def several_children_that_end_may_send_one_sigchld(m: Any) -> None:
     m.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    fd = m.signalfd([signal.SIGCHLD])
     pids = [m.fork(lambda n=n: m.exit_now(n)) for n in (1, 2, 3)]
     for pid in pids:
         m.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    noted(m, m.sigtimedwait([signal.SIGCHLD], 5).si_signo, m.sigtimedwait([signal.SIGCHLD], 0.05))
+    noted(m, next_signal(m, fd, 5), next_signal(m, fd, 0.05))
     for pid in pids:
         child_ended(m, pid)

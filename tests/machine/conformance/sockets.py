@@ -1,7 +1,5 @@
 """Sockets, on loopback and by names."""
 
-from __future__ import annotations
-
 import _socket
 import errno
 import select
@@ -132,11 +130,15 @@ def two_listen_at_one_port(m: Any) -> None:
 
 
 @program
-def names_of_datagram_sockets(m: Any) -> None:
-    one = m.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+def names_of_local_sockets(m: Any) -> None:
+    one = m.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     name = f"\0conformance-{m.getpid()}"
     one.bind(name)
-    other = m.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    one.listen(1)
+    connection, _, uid = m.connect_local(name)
+    connection.close()
+    noted(m, uid == m.geteuid())
+    other = m.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     noted(m, tried(m, other.bind, name))
     one.close()
     noted(m, tried(m, other.bind, name))

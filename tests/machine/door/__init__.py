@@ -1,14 +1,12 @@
-"""The simulated kernel in the place of `spawnlaunch.machine`: one method for each name there.
+"""The simulated kernel in the place of `spawnlaunch.base.machine`: one method for each name there.
 
 A method is what its call is on Linux, for the process that runs just now.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NoReturn
 
-from spawnlaunch import machine
+from spawnlaunch.base import machine
 from tests.machine.door.descriptors import Descriptors
 from tests.machine.door.files import Files
 from tests.machine.door.processes import Processes
@@ -17,13 +15,15 @@ from tests.machine.kernel import Kernel
 
 OWN = frozenset({"install", "begin", "wait"})
 # Names of the door that are made of others of it: they stay as they are.
-MADE_OF_OTHERS = frozenset({"content", "die_with_parent", "show_environment"})
+MADE_OF_OTHERS = frozenset({"content", "die_with_parent", "name_now", "show_environment"})
 
 
 def calls() -> frozenset[str]:
     """All that rooms may call of the door."""
     return frozenset(
-        name for name, what in vars(machine).items() if callable(what) and not name.startswith("_")
+        name
+        for name, what in vars(machine).items()
+        if callable(what) and not name.startswith("_") and what.__module__ != "collections.abc"
     )
 
 

@@ -1,7 +1,5 @@
 """How a call begins and waits, and the clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,7 +21,6 @@ class Calls:
         process = self._kernel.current
         if self._kernel.is_over:
             raise GreenletExit
-        assert process is not None
         return process
 
     def begin(self, call: str) -> Process:

@@ -1,7 +1,5 @@
 """Calls about descriptors and sockets."""
 
-from __future__ import annotations
-
 import _socket
 import errno
 import stat
@@ -14,7 +12,7 @@ from tests.machine.door.polls import EpollObject, Poll
 from tests.machine.errors import refused
 from tests.machine.files import Inode
 from tests.machine.network import Tcp
-from tests.machine.sockets import Datagram, Socket
+from tests.machine.sockets import Name, Socket
 
 
 class Descriptors(Calls):
@@ -35,6 +33,16 @@ class Descriptors(Calls):
     def write(self, fd: int, data: bytes) -> int:
         process = self.begin("write")
         return process.at(fd).write(process, bytes(data))
+
+    def write_now(self, fd: int, data: bytes) -> int:
+        """In one step, as no time passes meanwhile."""
+        process = self.begin("write")
+        what = process.at(fd)
+        blocks, what.blocks = what.blocks, False
+        try:
+            return what.write(process, data)
+        finally:
+            what.blocks = blocks
 
     def close(self, fd: int) -> None:
         self.begin("close").shut(fd)
@@ -138,12 +146,15 @@ class Descriptors(Calls):
         process = self.begin("socket")
         if kind == _socket.SOCK_STREAM and family == _socket.AF_INET:
             return Socket(self, Tcp(process.node), process)
-        return Socket(self, Datagram(process.node), process)
+        return Socket(self, Name(process.node), process)
 
-    def connect_local(self, address: str) -> NoReturn:
-        self.begin("socket").free()  # as many as it may have open
+    def connect_local(self, address: str) -> tuple[Socket, int, int]:
+        process = self.begin("socket")
+        process.free()  # as many as it may have open
         self.begin("connect")
-        raise refused(errno.ECONNREFUSED)  # no simulated worker has a thread that listens
+        if address not in process.node.sockets:  # no simulated worker has a thread that listens
+            raise refused(errno.ECONNREFUSED)
+        return Socket(self, Name(process.node), process), 0, process.uid
 
     def accept(self, listener: Socket) -> tuple[Socket, Any]:
         process = self.begin("accept4")

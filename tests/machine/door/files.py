@@ -1,7 +1,5 @@
 """Calls about files and directories."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -16,12 +14,13 @@ from tests.machine.process import Process
 
 
 class Files(Calls):
-    def _at(self, process: Process, path: str) -> str:
-        return os.path.join(process.cwd, path)
+    def _at(self, process: Process, path: str, dir_fd: int | None = None) -> str:
+        top = process.cwd if dir_fd is None else process.at(dir_fd).path
+        return os.path.normpath(os.path.join(top, path))
 
-    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+    def open(self, path: str, flags: int, mode: int = 0o777, dir_fd: int | None = None) -> int:
         process = self.begin("openat")
-        path = self._at(process, path)
+        path = self._at(process, path, dir_fd)
         if path == os.devnull:
             return process.put(Null().held())
         if path.startswith("/dev/fd/"):
@@ -43,14 +42,16 @@ class Files(Calls):
             raise refused(errno.EISDIR, path)
         if flags & os.O_TRUNC:
             inode.content.clear()
-        return process.put(Regular(inode, bool(flags & os.O_APPEND), files.room).held())
+        opened = Regular(inode, bool(flags & os.O_APPEND), files.room)
+        opened.path = path
+        return process.put(opened.held())
 
-    def stat(self, path: str) -> Any:
+    def stat(self, path: str, dir_fd: int | None = None) -> Any:
         process = self.begin("stat")
         if path.startswith("/proc/"):
             procfs.read(process, path)
             return SimpleNamespace(st_mode=stat.S_IFREG | 0o444, st_uid=0, st_mtime=0.0)
-        return process.node.files.find(self._at(process, path)).status()
+        return process.node.files.find(self._at(process, path, dir_fd)).status()
 
     lstat = stat  # there are no links
 
@@ -87,8 +88,10 @@ class Files(Calls):
             return False
         return True
 
-    def listdir(self, path: str) -> list[str]:
+    def listdir(self, path: str | int) -> list[str]:
         process = self.begin("getdents64")
+        if isinstance(path, int):
+            path = process.at(path).path
         if path == "/dev/fd":  # with the one by which it is listed
             own = process.put(Null().held())
             names = [str(fd) for fd in process.fds]
@@ -103,23 +106,13 @@ class Files(Calls):
         files = process.node.files
         files.make(self._at(process, path), stat.S_IFDIR, mode & ~process.umask, process.uid)
 
-    def makedirs(self, path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
-        above = os.path.dirname(path)
-        if above and not self.exists(above):
-            self.makedirs(above, exist_ok=True)
-        try:
-            self.mkdir(path, mode)
-        except OSError:
-            if not (exist_ok and self.isdir(path)):
-                raise
-
-    def rmdir(self, path: str) -> None:
+    def rmdir(self, path: str, dir_fd: int | None = None) -> None:
         process = self.begin("rmdir")
-        process.node.files.unlink(self._at(process, path), directory=True)
+        process.node.files.unlink(self._at(process, path, dir_fd), directory=True)
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: str, dir_fd: int | None = None) -> None:
         process = self.begin("unlink")
-        process.node.files.unlink(self._at(process, path))
+        process.node.files.unlink(self._at(process, path, dir_fd))
 
     def rename(self, old: str, new: str) -> None:
         process = self.begin("rename")

@@ -1,7 +1,5 @@
 """What waits for several descriptors."""
 
-from __future__ import annotations
-
 import errno
 import select
 from typing import Any

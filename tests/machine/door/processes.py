@@ -1,7 +1,5 @@
 """Calls about this process, and about others."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -137,7 +135,6 @@ class Processes(Calls):
 
     def execvpe(self, file: str, args: tuple[str, ...], environ: dict[str, str]) -> NoReturn:
         process = self.begin("execve")
-        assert process.node.programs is not None
         process.environ, process.command = dict(environ), list(args)
         program = process.node.programs(process)  # raises OSError where there is none
         process.comm = os.path.basename(file)[:15]

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
+from tests.machine.descriptors import SignalFd
 from tests.machine.door.calls import Calls
 from tests.machine.errors import refused
 from tests.machine.process import NEVER, SI_KERNEL, Info
@@ -57,31 +58,9 @@ class Signals(Calls):
         if seconds:
             process.kernel.at(process.kernel.now + seconds, over)
 
-    def sigwaitinfo(self, signums: Iterable[int]) -> Info:
-        return self._signal_waited_for(signums, None)  # type: ignore[return-value]
-
-    def sigtimedwait(self, signums: Iterable[int], timeout_s: float) -> Info | None:
-        """As in CPython 3.10 to 3.13: what is interrupted as its time ends returns rubbish."""
-        began = self._kernel.now
-        found = self._signal_waited_for(signums, timeout_s)
-        process = self._kernel.current
-        assert process is not None
-        took_s = process.kernel.now - began
-        if found is None and process.could_run_s(began, process.kernel.now) < took_s:
-            return Info(process.kernel.random.randrange(1 << 31), 0, 0)
-        return found
-
-    def _signal_waited_for(self, signums: Iterable[int], timeout_s: float | None) -> Info | None:
-        process = self.begin("rt_sigtimedwait")
-        process.waits_for = frozenset(map(int, signums))
-
-        def come() -> Info | None:
-            for signum in sorted(process.pending):
-                if signum in process.waits_for:
-                    return process.pending.pop(signum)
-            return None
-
+    def signalfd(self, signums: Iterable[int]) -> int | None:
         try:
-            return self.wait(process, come, timeout_s)  # type: ignore[no-any-return]
-        finally:
-            process.waits_for = frozenset()
+            process = self.begin("signalfd4")
+            return process.put(SignalFd(process, frozenset(map(int, signums))).held())
+        except OSError:
+            return None  # as the door has it

@@ -1,7 +1,5 @@
 """What must hold of one node."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator
@@ -48,6 +46,7 @@ def _allowed(played: Played) -> set[int]:
     if limit and launcher.ended - launcher.start >= float(limit):
         allowed.add(facts.TIMED_OUT)
     is_said = "no output from any rank" in host.err.text or scenario.pause
+    is_said = is_said or facts.IS_STOPPED.search(host.err.text)
     if scenario.flag("--on-hang") and is_said:
         allowed.add(facts.TIMED_OUT)
     failures = [_number(p.code) for p in facts.first_failures(played, host)]

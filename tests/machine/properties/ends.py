@@ -1,7 +1,5 @@
 """How launches and workers end, where they are, and what is left."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator
@@ -66,8 +64,11 @@ def a_worker_dies_of_it(played: Played) -> Iterator[facts.Verdict]:
 
 
 def the_guard_ends_by_itself(played: Played) -> Iterator[facts.Verdict]:
-    """No launcher kills its guard: that says how the workers ended, and shows what they wrote."""
-    for host in played.hosts:
+    """No launcher kills its guard: that says how the workers ended, and shows what they wrote.
+
+    But for one that is held, so that it cannot.
+    """
+    for host in (each for each in played.hosts if not any(p.was_held for p in each.guards)):
         killed = [
             sent.sender for sent in played.kernel.signals
             if sent.signum == signal.SIGKILL and sent.to in host.guards[:1]

@@ -1,7 +1,5 @@
 """What was played, as properties ask for it."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator
@@ -25,6 +23,9 @@ TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
 GUARD, LOOKUP = "spawnlaunch grd", "spawnlaunch looks up"
 MARGIN_S = 25.0  # for what cannot be killed, stacks, readers
 HUNG = "the workers hung"
+IS_STOPPED = re.compile(
+    r"rank.* (is|are) stopped, for"
+)  # with --on-hang kill: so long that it hangs
 LATE_S = 10.0  # for launchers that are not there yet to hear that the launch has ended
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
 AWAY = frozenset({"cut", "pause"})  # for the others

@@ -1,13 +1,11 @@
 """How much time who is told to end has."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator
 
-from spawnlaunch.flags import FAILURE_GRACE_S
-from spawnlaunch.run import say
+from spawnlaunch.base import say
+from spawnlaunch.cli.flags import FAILURE_GRACE_S
 from tests.machine.play import Host, Played
 from tests.machine.process import Process, Sent
 from tests.machine.properties import facts

@@ -1,7 +1,5 @@
 """What is shown and kept of what workers wrote, and what the launch says itself."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections import Counter

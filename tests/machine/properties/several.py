@@ -1,7 +1,5 @@
 """What must hold of several nodes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

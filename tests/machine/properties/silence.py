@@ -1,7 +1,5 @@
 """Who is ended for its silence, or for the time that it took."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 from collections.abc import Iterator
@@ -32,6 +30,7 @@ def silent_in_its_own_time(played: Played) -> Iterator[facts.Verdict]:
     if (
         limit is None
         or facts.HUNG not in said
+        or facts.IS_STOPPED.search(said)
         or any(h.launcher.code != facts.TIMED_OUT for h in hosts)
     ):
         return

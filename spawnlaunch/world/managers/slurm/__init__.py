@@ -12,7 +12,7 @@ where a task has submitted the script by sbatch, which hands on its whole enviro
 name of the slurmstepd above us tells.
 
 A heterogeneous step has one node list for all its components, sorted by name, and the tasks per
-node follow it; but SLURM_NODEID counts in the order of the components. SLURM_GTIDS is right always.
+node follow it; but rank 0 is on the first component. SLURM_GTIDS is right always.
 Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 """
 
@@ -21,9 +21,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import cpuset, errors, reading, values
+from spawnlaunch.base import cpuset, errors, reading
+from spawnlaunch.cli import values
 from spawnlaunch.node import proc
-from spawnlaunch.world import identity
+from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers.slurm import lists
 
 TYPE_CHECKING = False
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from spawnlaunch.cli import flags
     from spawnlaunch.node import hardware
 
     T = TypeVar("T")
 
 JOB_ID = "SLURM_JOB_ID"
-HET_SIZE = "SLURM_HET_SIZE"  # number of components
+HET_SIZE = "SLURM_HET_SIZE"  # number of components of a heterogeneous job
 STEP_ID = "SLURM_STEP_ID"
 PROCID = "SLURM_PROCID"
 LOCALID = "SLURM_LOCALID"
@@ -52,12 +54,13 @@ JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
 JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # noted as the tasks per node are
 NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
-OF_A_TASK = SIGNS | {JOB_ID, PROCID, LOCALID, NODEID, NODENAME}  # each has these
+NEEDED = (JOB_ID, STEP_ID, STEP_TASKS, STEP_NODES, PROCID, LOCALID, NODEID)  # each task has these
+OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # and a shell some of these
+GRACE_S = 25.0  # below KillWait, after which Slurm kills what it has sent SIGTERM: 30 s by default
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
 MASKS = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")  # of its tasks here
-KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"
 STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
 CPUS_PER_TASK = "SLURM_CPUS_PER_TASK"  # what srun was asked for
 CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step has here
@@ -109,9 +112,29 @@ def is_step(environ: identity.Environ) -> bool:
     return bool(environ.get(HET_SIZE)) or (job, step) == told
 
 
-def may_lack(environ: identity.Environ) -> bool:
-    """Whether something may be missing that Slurm has set; a heterogeneous job has more of it."""
-    return bool(OF_A_TASK.difference(environ)) or "SLURM_JOB_ID_" in " ".join(environ)
+def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
+    """The variables that something between Slurm and this process has taken away.
+
+    None where the flags say who this is, or an inner manager does; nothing else makes ranks fit.
+    """
+    is_whole = all(map(environ.get, (*NEEDED, *SIGNS, GLOBAL_IDS)))
+    if is_whole or request.standalone or request.is_by_hand:
+        return []
+    needed: list[str] = []
+    if is_step(environ):
+        until, needed = ("slurm", "STEP"), [*NEEDED]
+        if request.master_addr is None and request.rdzv_endpoint is None:
+            needed.append(STEP_NODELIST)
+        if request.local_world_size is None and not environ.get(GLOBAL_IDS):
+            needed.append(STEP_TASKS_PER_NODE)
+    elif any(map(environ.get, OF_A_SHELL)):
+        until, needed = ("slurm", "SHELL"), [*SHELL.needs, JOB_NODES]
+    lost = [name for name in needed if not environ.get(name)]
+    if not lost:
+        return []
+    rows = [row[1:] for row in managers.ORDER]
+    inner = (managers.load(*row) for row in rows[: rows.index(until)] if row != ("slurm", "STEP"))
+    return [] if any(manager.is_present(environ) for manager in inner) else lost
 
 
 def started_by() -> str:
@@ -119,15 +142,6 @@ def started_by() -> str:
     pid = proc.nearest((DAEMON,))
     title = (proc.read(pid, "cmdline") or "") if pid else ""
     return title.partition("[")[2].partition("]")[0]
-
-
-def given() -> identity.Environ | None:
-    """What srun gave to this task; None where no parent shows it.
-
-    The parent may be a container's runtime that begins with an environment of its own.
-    """
-    found = proc.environ_below((DAEMON,))
-    return found if found is not None and PROCID in found else None
 
 
 def tasks_listed(environ: identity.Environ) -> identity.Fact | None:
@@ -138,38 +152,13 @@ def tasks_listed(environ: identity.Environ) -> identity.Fact | None:
 
 def tasks_of_this_node(environ: identity.Environ) -> identity.Fact | None:
     """This node's own entry of the tasks per node, which follow the node list."""
-    counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
-    if not counts or node is None:
+    counts, node = environ.get(STEP_TASKS_PER_NODE), identity.number(NODEID, environ)
+    if not counts or node is None or environ.get(HET_SIZE):
         return None
     tasks = _read(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
     return identity.Fact(
         tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
     )
-
-
-def _place_in_nodelist(environ: identity.Environ) -> identity.Fact | None:
-    """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
-    if not of_components(JOB_NODELIST, environ):
-        return identity.number(NODEID, environ)
-    nodes = hosts_of(STEP_NODELIST, environ)
-    name = environ.get(NODENAME)
-    if name not in nodes:
-        return None
-    return identity.Fact(nodes.index(name), f"place of {NODENAME}={name}")
-
-
-def rank_0_host(environ: identity.Environ) -> identity.Fact | None:
-    """The host of task 0: that of node 0, but under an arbitrary distribution.
-
-    A heterogeneous step's components have each their own distribution, so that of task 0 is not
-    known to all. They all go by node 0; and task 0, which knows where it is, is asked by `master`.
-    """
-    arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
-    if not arbitrary or has_several_components(environ):
-        return node_0_host(environ)
-    name = _first_in_hostfile(environ)
-    why = f"first host of {HOSTFILE} (arbitrary distribution)"
-    return identity.Fact(name, why) if name else None
 
 
 def _first_in_hostfile(environ: identity.Environ) -> str | None:
@@ -189,16 +178,6 @@ def _first_in_hostfile(environ: identity.Environ) -> str | None:
     return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
 
 
-def node_0_host(environ: identity.Environ) -> identity.Fact | None:
-    """The host of SLURM_NODEID 0: the first of the step's list.
-
-    In a heterogeneous step it is the first of the first component that takes part.
-    """
-    if not environ.get(STEP_NODELIST):
-        return None
-    return next(iter(_first_hosts(environ)), None) or first_of(STEP_NODELIST, environ)
-
-
 def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     """The first host of a variable's list."""
     return identity.Fact(
@@ -206,49 +185,15 @@ def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     )
 
 
-def _first_hosts(environ: identity.Environ) -> list[identity.Fact]:
-    """The first host of each of a heterogeneous job's components that takes part in this step."""
-    groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
-    in_step = set(hosts_of(STEP_NODELIST, environ)) if groups else set()
-    found = []
-    for name in groups.values():
-        hosts = (host for host in hosts_of(name, environ) if host in in_step)
-        host = next(hosts, None)
-        if host is not None:
-            why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
-            found.append(identity.Fact(host, why))
-    return found
-
-
-def has_several_components(environ: identity.Environ) -> bool:
-    """Whether several components of a heterogeneous job are in this step."""
-    return len(_first_hosts(environ)) > 1
-
-
-def programs(environ: identity.Environ) -> identity.Fact | None:
-    """The components that are in this step, each of which has a program: `srun a : b`."""
-    several = len(_first_hosts(environ))
-    return identity.Fact(several, HET_SIZE) if several else None
-
-
-def of_components(name: str, environ: identity.Environ) -> dict[int, str]:
-    """The variables that say `name` of a heterogeneous job's components, by their numbers.
+def of_components(name: str, environ: identity.Environ) -> list[str]:
+    """The variables that say `name` of a heterogeneous job's components, in their order.
 
     srun of Slurm 22.05 writes PACK where the manual page says HET.
     """
     size = identity.number(HET_SIZE, environ)
-    found = {}
-    for i in range(min(size.value, MOST_GROUPS) if size else 0):
-        for word in ("PACK", "HET"):
-            if environ.get(f"{name}_{word}_GROUP_{i}"):
-                found[i] = f"{name}_{word}_GROUP_{i}"
-    return found
-
-
-def is_heterogeneous(environ: identity.Environ) -> bool:
-    """Whether this job has several components; those of a job that has submitted it are not its."""
-    ids = of_components(JOB_ID, environ).values()
-    return environ.get(JOB_ID) in map(environ.get, ids)
+    groups = range(min(size.value, MOST_GROUPS) if size else 0)
+    names = (f"{name}_{word}_GROUP_{i}" for i in groups for word in ("PACK", "HET"))
+    return [*filter(environ.get, names)]
 
 
 def job_and_step(environ: identity.Environ) -> identity.Fact | None:
@@ -261,57 +206,14 @@ def job_and_step(environ: identity.Environ) -> identity.Fact | None:
     return identity.Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
 
 
-def reserved_port(environ: identity.Environ) -> identity.Fact | None:
-    """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
-    port = environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
-    if not port:
-        return None
-    if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
-        raise errors.UsageError(
-            f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; type --master-port N"
-        )
-    return identity.Fact(int(port), RESERVED_PORTS)
-
-
-def gpus(environ: identity.Environ) -> identity.Fact | None:
-    """`4`, `a100:4` or `a100:2,v100:2`, as srun's --gpus-per-node has it.
-
-    With one task on each node --gpus-per-task says the same.
-    """
-    found = []
-    for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
-        counts = [entry.rpartition(":")[2] for entry in environ.get(name, "").split(",")]
-        if all(map(reading.is_number, counts)):
-            found.append(identity.Fact(sum(map(int, counts)), name))
-    return None if has_several_components(environ) else identity.first(found)
-
-
-def cpus(environ: identity.Environ) -> identity.Fact | None:
-    """The CPUs of the one task on each node, or of each node of the job, where they are as many."""
-    if has_several_components(environ):
-        return None
-    runs = read_runs(JOB_CPUS_PER_NODE, environ)
-    each = identity.Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
-    return identity.first([identity.number(CPUS_PER_TASK, environ), each])
-
-
 def shell_nodes(environ: identity.Environ) -> identity.Fact | None:
     """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
-    return identity.number(STEP_NODES, environ) if is_step(environ) else _sum(JOB_NODES, environ)
+    return identity.number(STEP_NODES if is_step(environ) else JOB_NODES, environ)
 
 
 def shell_tasks(environ: identity.Environ) -> identity.Fact | None:
     """The tasks that the job or, of `srun --pty`, the step was asked for."""
-    return identity.number(STEP_TASKS, environ) if is_step(environ) else _sum(JOB_TASKS, environ)
-
-
-def _sum(name: str, environ: identity.Environ) -> identity.Fact | None:
-    """The job's number; of a heterogeneous job the sum over its components."""
-    if not is_heterogeneous(environ):
-        return identity.number(name, environ)
-    names = of_components(name, environ).values()
-    numbers = [fact.value for each in names if (fact := identity.number(each, environ))]
-    return identity.Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
+    return identity.number(STEP_TASKS if is_step(environ) else JOB_TASKS, environ)
 
 
 def is_outside(environ: identity.Environ, hostname: str) -> bool:
@@ -342,189 +244,223 @@ def _read(read: Callable[..., T], name: str, environ: identity.Environ, *argumen
         raise errors.UsageError(line) from None
 
 
-def node_names(environ: identity.Environ) -> identity.Fact | None:
-    """The step's nodes."""
-    nodes = hosts_of(STEP_NODELIST, environ)
-    return identity.Fact(nodes, STEP_NODELIST) if nodes else None
-
-
-# CPUs and devices of the tasks on this node
-
-
-def step_devices(environ: identity.Environ) -> identity.Fact | None:
-    """The devices of the whole step here. Its numbers do not change inside a control group.
-
-    Under --gpus-per-task it is the task's own device alone.
-    """
-    with suppress(cpuset.CpuSetError):
-        if numbers := sorted(cpuset.parse(environ.get(STEP_GPUS, ""))):
-            return identity.Fact(numbers, STEP_GPUS)
-    return None
-
-
-def masks(environ: identity.Environ) -> identity.Fact | None:
-    """The masks of the tasks on this node, by local rank; more tasks begin the list again."""
-    words, kind = filter(None, environ.get(MASKS[1], "").split(",")), environ.get(MASKS[2], "")
-    parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
-    with suppress(cpuset.CpuSetError):
-        if found := [*map(parse, words)]:
-            return None if "ldom" in kind else identity.Fact(found, MASKS[1])
-    return None
-
-
 def _count(name: str, environ: identity.Environ) -> int:
     """The number in a variable such as `8` or `8(x2)`; 0 where it is not there."""
     count = environ.get(name, "").partition("(")[0]
     return int(count) if reading.is_number(count) else 0
 
 
-def wider(
-    node: hardware.Node, environ: identity.Environ, tasks: int, near: cpuset.CpuSet, is_free: bool
-) -> str:
-    """How to start with more CPUs than are allowed; "" where Slurm has not set this mask.
+class Slurm(identity.Manager):
+    """What a step and a shell have in common."""
 
-    `tasks` are on this node; `near` are the CPUs of which none is allowed, empty where there are
-    too few; `is_free`: the control group has CPUs beyond the mask. A step that has a part of a node
-    is bound to it in spite of --cpu-bind=none, and is told of a mask (Slurm 22.05): there
-    SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
-    """
-    step, allowed = _count(CPUS_ON_NODE, environ), node.cpus_allowed
-    has_more = is_free and (not step or step > len(allowed))
-    can_unbind = has_more and environ.get(MASKS[2], "none") != "none"
-    if has_more and not _is_ours(allowed, environ, otherwise=can_unbind or not step):
-        return ""
-    if near and not (can_unbind or _count(JOB_CPUS_PER_NODE, environ) >= len(node.cpus_online)):
-        return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
-    return _with_more(node, environ, tasks, can_unbind, is_for_near=bool(near))
+    has_task_variables = True
 
+    def step_devices(self, environ: identity.Environ) -> identity.Fact | None:
+        """The devices of the whole step here. Its numbers do not change inside a control group.
 
-def _is_ours(allowed: cpuset.CpuSet, environ: identity.Environ, *, otherwise: bool) -> bool:
-    """Whether this mask is one that Slurm has given; `otherwise` where it tells of none."""
-    given = masks(environ)
-    return any(mask <= allowed for mask in given.value) if given else otherwise
-
-
-def _with_more(
-    node: hardware.Node, environ: identity.Environ, tasks: int, can_unbind: bool, is_for_near: bool
-) -> str:
-    """The options of srun; where none will do, those of another job."""
-    asked, job = _count(CPUS_PER_TASK, environ), _count(JOB_CPUS_PER_NODE, environ)
-    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
-    ways = []
-    if STEP_ID in environ and not (asked or (is_for_near and can_unbind)):
-        # srun makes a job with so many; in another's job it gets no more than that has.
-        theirs = " (where salloc or sbatch made the job: with theirs)"
-        ways = [f"with srun --cpus-per-task={cpus}{'' if is_whole or can_unbind else theirs}"]
-    if can_unbind:
-        where = "in a job that has them already, " if ways else ""
-        ways.append(f"{where}with srun --cpu-bind=none{_or_widen(node)}")
-    return ", or, ".join(ways) or _in_another_job(asked, cpus, job if is_whole else 0)
-
-
-def _or_widen(node: hardware.Node) -> str:
-    """Without a mask of Slurm's the control group may be left."""
-    group = node.cpus_cgroup
-    return ", or with --widen" if group and group < node.cpus_online else ""
-
-
-def _in_another_job(asked: int, cpus: int, job: int) -> str:
-    """`job` is how many CPUs it has here, where those are all."""
-    if job and 0 < asked < cpus:
-        return f"with more than srun --cpus-per-task={asked}: the job has {job} CPUs here"
-    more = f"--cpus-per-task={cpus} or " if asked < cpus else ""
-    return f"in a job with more cores: sbatch {more}--exclusive"
-
-
-# A launcher, and the tasks that its workers stand for
-
-
-def longest_grace_s(environ: identity.Environ) -> identity.Fact | None:
-    """What a launcher can give its workers to end and still report, where that is known."""
-    from spawnlaunch.world.managers.slurm import site
-
-    wait_s = site.kill_wait_s(environ) if environ.get(NODENAME) else None
-    if wait_s is None:
+        Under --gpus-per-task it is the task's own device alone.
+        """
+        with suppress(cpuset.CpuSetError):
+            if numbers := sorted(cpuset.parse(environ.get(STEP_GPUS, ""))):
+                return identity.Fact(numbers, STEP_GPUS)
         return None
-    most_s = wait_s - min(site.REPORT_S, wait_s / 2)
-    return identity.Fact(most_s, f"Slurm's KillWait is {wait_s} s")
+
+    def masks(self, environ: identity.Environ) -> identity.Fact | None:
+        """The masks of the tasks on this node, by local rank; more tasks begin the list again."""
+        words, kind = filter(None, environ.get(MASKS[1], "").split(",")), environ.get(MASKS[2], "")
+        parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
+        with suppress(cpuset.CpuSetError):
+            if found := [*map(parse, words)]:
+                return None if "ldom" in kind else identity.Fact(found, MASKS[1])
+        return None
+
+    def wider(
+        self,
+        node: hardware.Node,
+        environ: identity.Environ,
+        tasks: int,
+        near: cpuset.CpuSet,
+        is_free: bool,
+    ) -> str:
+        """How to start with more CPUs than are allowed; "" where Slurm has not set this mask.
+
+        A step that has a part of a node is bound to it in spite of --cpu-bind=none, and is told of
+        a mask (Slurm 22.05): there SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
+        """
+        step, allowed, given = _count(CPUS_ON_NODE, environ), node.cpus_allowed, self.masks(environ)
+        has_more = is_free and (not step or step > len(allowed))
+        can_unbind = has_more and environ.get(MASKS[2], "none") != "none"
+        is_ours = any(mask <= allowed for mask in given.value) if given else can_unbind or not step
+        if has_more and not is_ours:
+            return ""
+        more = f"--cpus-per-task={len(node.cpus_online) // tasks}"
+        if can_unbind:
+            first = "" if near else f"with srun {more}, or, in a job that has more CPUs, "
+            return f"{first}with srun --cpu-bind=none"
+        if near and _count(JOB_CPUS_PER_NODE, environ) < len(node.cpus_online):
+            return (
+                "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+            )
+        step_too = f"with srun {more}, or " if STEP_ID in environ else ""
+        return f"{step_too}in a job with more cores: sbatch {more} or --exclusive"
+
+    def default_grace_s(self, environ: identity.Environ) -> identity.Fact | None:
+        """What a launcher gives its workers to end where nobody has said otherwise."""
+        return identity.Fact(GRACE_S, "Slurm") if environ.get(NODENAME) else None
+
+    def as_task(
+        self, world: identity.World, i: int, environ: identity.Environ
+    ) -> dict[str, object]:
+        """Slurm's variables as worker `i` would have them as a task of srun.
+
+        They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's
+        one task and as many tasks as it has workers. None: it has none of that name.
+        """
+        first, n = world.rank, world.local_world_size
+        per_node: str | None = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
+        each: int | None = n
+        if world.nnodes and n * world.nnodes != world.world_size:
+            per_node = each = None  # nodes have unlike numbers of workers, which are not known here
+        ours: dict[str, object] = {
+            PROCID: first + i,
+            LOCALID: i,
+            **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
+            "SLURM_NTASKS_PER_NODE": each,
+            **dict.fromkeys(("SLURM_TASKS_PER_NODE", STEP_TASKS_PER_NODE), per_node),
+            GLOBAL_IDS: ",".join(map(str, range(first, first + n))),
+        }
+        others: dict[str, object] = {
+            "SLURM_TASK_PID": identity.ITS_OWN_PID,
+            "SLURM_DISTRIBUTION": "block",
+            **dict.fromkeys((*MASKS, "SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
+        }
+        for name in (
+            CPUS_PER_TASK,
+            "SLURM_GPUS_PER_TASK",
+        ):  # the launcher was given all of the node's
+            count = environ.get(name, "")
+            others[name] = int(count) // n if reading.is_number(count) and int(count) >= n else None
+        if world.mode == identity.LOCAL:  # in a step that may have other nodes
+            others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
+            if here := environ.get(NODENAME):
+                others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
+        return ours | {name: value for name, value in others.items() if name in environ}
+
+    def launchers_line(self, environ: identity.Environ, command: str) -> str:
+        from spawnlaunch.world.managers.slurm import srun
+
+        return srun.per_node(environ, command)
+
+    def tasks_line(self, environ: identity.Environ, command: str, n: int) -> str:
+        from spawnlaunch.world.managers.slurm import srun
+
+        return srun.per_rank(environ, command)
 
 
-def as_task(world: identity.World, i: int, environ: identity.Environ) -> dict[str, object]:
-    """--rewrite-slurm-env: Slurm's variables as worker `i` would have them as a task of srun.
+class Step(Slurm):
+    """A task of srun."""
 
-    They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's one
-    task and as many tasks as it has workers. None: it has none of that name.
-    """
-    first, n = world.rank, world.local_world_size
-    per_node = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
-    ours: dict[str, object] = {
-        PROCID: first + i,
-        LOCALID: i,
-        **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
-        "SLURM_NTASKS_PER_NODE": n,
-        **dict.fromkeys(("SLURM_TASKS_PER_NODE", STEP_TASKS_PER_NODE), per_node),
-        GLOBAL_IDS: ",".join(map(str, range(first, first + n))),
-    }
-    others: dict[str, object] = {
-        "SLURM_TASK_PID": identity.ITS_OWN_PID,
-        "SLURM_DISTRIBUTION": "block",
-        **dict.fromkeys((*MASKS, "SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
-    }
-    for name in (CPUS_PER_TASK, "SLURM_GPUS_PER_TASK"):  # the launcher was given all of the node's
-        count = environ.get(name, "")
-        others[name] = int(count) // n if reading.is_number(count) and int(count) >= n else None
-    if world.mode == identity.LOCAL:  # in a step that may have other nodes
-        others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
-        if here := environ.get(NODENAME):
-            others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
-    return ours | {name: value for name, value in others.items() if name in environ}
+    name = "Slurm"
+    kind = identity.TASKS
+    needs = (JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID)
+    knows_host = True
+    why_no_rank_0_host = (
+        "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, and no "
+        f"{HOSTFILE} that fits it can be read here"
+    )
+
+    def is_present(self, environ: identity.Environ) -> bool:
+        return super().is_present(environ) and not is_shell(environ)
+
+    def rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(PROCID, environ)
+
+    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.numbers((STEP_TASKS, JOB_TASKS), environ)
+
+    def local_rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(LOCALID, environ)
+
+    def local_world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return tasks_listed(environ) or tasks_of_this_node(environ)
+
+    def node_rank(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.number(NODEID, environ)
+
+    def nnodes(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.numbers((STEP_NODES, JOB_NODES), environ)
+
+    def own_host(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.text(NODENAME, environ)
+
+    def rank_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+        """The host of task 0: that of node 0, but under an arbitrary distribution.
+
+        A heterogeneous step's components have each their own distribution, so that of task 0 is not
+        known to all. They all go by node 0; and task 0, which knows where it is, is asked by
+        `master`.
+        """
+        arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+        if not arbitrary or environ.get(HET_SIZE):
+            return self.node_0_host(environ)
+        name = _first_in_hostfile(environ)
+        why = f"first host of {HOSTFILE} (arbitrary distribution)"
+        return identity.Fact(name, why) if name else None
+
+    def node_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+        """The host of SLURM_NODEID 0: the first of the step's list.
+
+        In a heterogeneous step it is the first of the first component that takes part.
+        """
+        nodes = environ.get(STEP_NODELIST)
+        if not nodes:
+            return None
+        in_step = set(hosts_of(STEP_NODELIST, environ)) if environ.get(HET_SIZE) else set()
+        for name in of_components(JOB_NODELIST, environ) if in_step else ():
+            for host in hosts_of(name, environ):
+                if host in in_step:
+                    why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
+                    return identity.Fact(host, why)
+        return first_of(STEP_NODELIST, environ)
+
+    def node_names(self, environ: identity.Environ) -> identity.Fact | None:
+        """The step's nodes."""
+        nodes = hosts_of(STEP_NODELIST, environ)
+        return identity.Fact(nodes, STEP_NODELIST) if nodes else None
+
+    def job(self, environ: identity.Environ) -> identity.Fact | None:
+        return job_and_step(environ)
+
+    def reserved_port(self, environ: identity.Environ) -> identity.Fact | None:
+        """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
+        port = environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
+        if not port:
+            return None
+        if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
+            raise errors.UsageError(
+                f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; type --master-port N"
+            )
+        return identity.Fact(int(port), RESERVED_PORTS)
 
 
-OF_BOTH: dict[str, Any] = {
-    "starter": "srun {command}",
-    "as_task": as_task,
-    "wider": wider,
-    "step_devices": step_devices,
-    "masks": masks,
-    "longest_grace_s": longest_grace_s,
-}
+class Shell(Slurm):
+    """A shell of a job: of a person, or a batch script."""
 
-STEP = identity.Manager(
-    "Slurm",
-    identity.TASKS,
-    needs=(JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID),
-    unless=is_shell,
-    given=given,
-    rank=PROCID,
-    world_size=(STEP_TASKS, JOB_TASKS),
-    local_rank=LOCALID,
-    local_world_size=(tasks_listed, tasks_of_this_node),
-    node_rank=NODEID,
-    nnodes=(STEP_NODES, JOB_NODES),
-    rank_0_host=rank_0_host,
-    node_0_host=node_0_host,
-    own_host=NODENAME,
-    node_names=node_names,
-    job=job_and_step,
-    reserved_port=reserved_port,
-    gpus_per_node=gpus,
-    cpus_per_node=cpus,
-    programs=programs,
-    **OF_BOTH,
-    silent={
-        "rank_0_host": "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, "
-        f"and no {HOSTFILE} that fits it can be read here"
-    },
-)
+    name = "a shell of a Slurm job"
+    needs = (JOB_ID, JOB_NODELIST)
+    has_steps = True
 
-SHELL = identity.Manager(
-    "a shell of a Slurm job",
-    identity.HOSTS,
-    needs=(JOB_ID, JOB_NODELIST),
-    unless=lambda environ: not is_shell(environ),
-    has_steps=True,
-    nnodes=shell_nodes,
-    world_size=shell_tasks,
-    job=JOB_ID,
-    **OF_BOTH,
-)
+    def is_present(self, environ: identity.Environ) -> bool:
+        return super().is_present(environ) and is_shell(environ)
+
+    def nnodes(self, environ: identity.Environ) -> identity.Fact | None:
+        return shell_nodes(environ)
+
+    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
+        return shell_tasks(environ)
+
+    def job(self, environ: identity.Environ) -> identity.Fact | None:
+        return identity.text(JOB_ID, environ)
+
+
+STEP, SHELL = Step(), Shell()

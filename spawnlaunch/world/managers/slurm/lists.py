@@ -31,7 +31,7 @@ SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelo
 
 from __future__ import annotations
 
-from spawnlaunch import reading
+from spawnlaunch.base import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,16 +2,22 @@
 
 srun takes what its job was asked for as its defaults, and ignores an --ntasks-per-node that does
 not fit the job's --ntasks: so a line for one launcher per node says nodes, tasks and tasks per
-node. A step of a heterogeneous job has options for each component, with colons between them
-(srun(1), "HETEROGENEOUS JOB SUPPORT"). Only errors need this, so only they import it.
+node. Only errors need this, so only they import it.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import reading, records
+from spawnlaunch.base import reading
 from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.managers.slurm import lists
+
+# In a shell, the number of this job alone. The last task of an array has the whole array's as
+# SLURM_JOB_ID (sbatch(1), "Job array support"). Each other task has one of its own, and so has what
+# a task has submitted, which inherits the variables of the array.
+OWN_JOB = (
+    '"$SLURM_JOB_ID$([ "$SLURM_JOB_ID" = "${SLURM_ARRAY_JOB_ID:-}" ] && '
+    'echo "_$SLURM_ARRAY_TASK_ID")"'
+)
 
 
 def requeue(most: int) -> str:
@@ -22,46 +28,33 @@ def requeue(most: int) -> str:
     """
     return (
         "status=$?; [ $status -ne 0 ] && [ $status -ne 2 ] && "
-        f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ] && scontrol requeue $SLURM_JOB_ID; '
+        f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ] && scontrol requeue {OWN_JOB}; '
         "exit $status"
     )
 
 
-class Part(records.NamedTuple):
-    """A component of the job, as far as it is to run the command."""
-
-    group: str  # the option that names it, and a space, where not all take part
-    nodes: int
-    tasks: int
+# Where no launcher is above the ranks: when one fails, srun ends the others, which wait for it.
+ENDS_ALL = "--kill-on-bad-exit=1"
 
 
 def as_the_job(environ: identity.Environ, command: str) -> str:
-    """The line for as many tasks as the job was asked for, in all its components."""
-    last = len(slurm.of_components(slurm.JOB_ID, environ)) - 1
-    groups = [f"--het-group=0-{last}"] if slurm.is_heterogeneous(environ) else []
-    return " ".join([*_srun(environ), *groups, command])
+    """The line for as many ranks as the job was asked for tasks."""
+    return " ".join([*_srun(environ), ENDS_ALL, command])
 
 
 def per_rank(environ: identity.Environ, command: str) -> str:
-    """The line for as many tasks as this step has."""
-    sizes = [f"{p.group}--nodes={p.nodes} --ntasks={p.tasks}" for p in _parts(environ)]
-    return _line(environ, sizes, command)
+    """The line for as many ranks as this step has tasks."""
+    nodes, tasks = slurm.shell_nodes(environ), slurm.shell_tasks(environ)
+    size = [f"--nodes={nodes.value} --ntasks={(tasks or nodes).value}"] if nodes else []
+    return " ".join([*_srun(environ), ENDS_ALL, *size, command])
 
 
 def per_node(environ: identity.Environ, command: str) -> str:
     """The line for one launcher on each node, with all CPUs and devices that it has here."""
-    sizes = [
-        f"{part.group}--nodes={part.nodes} --ntasks={part.nodes} --ntasks-per-node=1"
-        for part in _parts(environ)
-    ]
-    if len(sizes) == 1:
-        sizes = [" ".join([*sizes, *_all_of_a_node(environ)])]
-    return _line(environ, sizes or ["--ntasks-per-node=1"], command)
-
-
-def _line(environ: identity.Environ, sizes: list[str], command: str) -> str:
-    steps = " : ".join(f"{size} {command}" for size in sizes)
-    return " ".join([*_srun(environ), steps or command])
+    nodes, words = slurm.shell_nodes(environ), ["--ntasks-per-node=1"]
+    if nodes:
+        words = [f"--nodes={nodes.value} --ntasks={nodes.value}", *words, *_all_of_a_node(environ)]
+    return " ".join([*_srun(environ), *words, command])
 
 
 def _srun(environ: identity.Environ) -> list[str]:
@@ -81,38 +74,3 @@ def _all_of_a_node(environ: identity.Environ) -> list[str]:
     if reading.is_number(gpus) and int(gpus) and not environ.get("SLURM_GPUS"):
         words.append(f"--gpus-per-node={gpus}")
     return words
-
-
-def _parts(environ: identity.Environ) -> list[Part]:
-    """In the order of the components; none where Slurm does not say."""
-    if slurm.is_heterogeneous(environ):
-        try:
-            return _of_step(environ) if slurm.is_step(environ) else _of_job(environ)
-        except (KeyError, ValueError):  # the error that is on its way matters more
-            return []
-    nodes, tasks = slurm.shell_nodes(environ), slurm.shell_tasks(environ)
-    return [Part("", nodes.value, tasks.value if tasks else nodes.value)] if nodes else []
-
-
-def _of_job(environ: identity.Environ) -> list[Part]:
-    nodes = slurm.of_components(slurm.JOB_NODES, environ)
-    tasks = slurm.of_components(slurm.JOB_TASKS, environ)
-    return [
-        Part("", int(environ[name]), int(environ[tasks.get(i, name)])) for i, name in nodes.items()
-    ]
-
-
-def _of_step(environ: identity.Environ) -> list[Part]:
-    """The tasks of a step's nodes, which are listed without regard to the components."""
-    names = lists.expand(environ[slurm.STEP_NODELIST])
-    counts = environ[slurm.STEP_TASKS_PER_NODE]
-    tasks = {name: lists.tasks_on(counts, i) for i, name in enumerate(names)}
-    groups = slurm.of_components(slurm.JOB_NODELIST, environ)
-    found = {}
-    for group, name in groups.items():
-        hosts = [host for host in lists.expand(environ[name]) if host in tasks]
-        if hosts:
-            found[group] = Part("", len(hosts), sum(tasks[host] for host in hosts))
-    if len(found) == len(groups):
-        return list(found.values())
-    return [part._replace(group=f"--het-group={group} ") for group, part in found.items()]

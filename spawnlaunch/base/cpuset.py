@@ -1,0 +1,91 @@
+"""Sets of CPUs, as text: the kernel's lists and masks, both ways.
+
+    48-55,112-119    a list: ranges and single CPUs, sorted (local_cpulist, sched_setaffinity(2))
+    0-31:2/8         a list with a stride: of every group of 8, the first 2 (0,1,8,9,16,17,24,25)
+    00ff0000,00000000,00ff0000,00000000
+                     a mask: 32-bit words in hexadecimal, the highest first (local_cpus, cpumap)
+    0xfe000000000000 the same without commas (srun --cpu-bind=mask_cpu)
+
+Sources: Documentation/admin-guide/kernel-parameters.rst, "cpu lists", and lib/bitmap-str.c of the
+kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spawnlaunch.base import reading
+
+CpuSet = frozenset[int]
+
+EMPTY: CpuSet = frozenset()
+LARGEST = 1 << 20  # far above the kernel's NR_CPUS; a typing error must not fill the memory
+
+
+class CpuSetError(ValueError):
+    """A text is not a list or mask of CPUs; the message says what was seen and what is expected."""
+
+
+def parse(text: str) -> CpuSet:
+    """The CPUs of a list such as `0-3,8` or `0-31:2/8`; an empty text is the empty set.
+
+    Raises CpuSetError.
+    """
+    cpus: set[int] = set()
+    for item in text.replace(",", " ").split():
+        try:
+            cpus.update(_range(item))
+        except ValueError:
+            raise CpuSetError(
+                f"{reading.excerpt(item)} in {reading.excerpt(text.strip())} is not a CPU or a "
+                "range of CPUs; a list looks like 0-3,8 or 0-31:2/8"
+            ) from None
+    return frozenset(cpus)
+
+
+def _range(item: str) -> Iterable[int]:
+    """The CPUs of one item: `8`, `0-3` or `0-31:2/8`. Raises ValueError."""
+    span, colon, stride = item.partition(":")
+    first, dash, last = span.partition("-")
+    used, _, group = stride.partition("/")
+    numbers = [first, last if dash else first, *([used, group] if colon else ("1", "1"))]
+    # int() takes `+1`, `1_0` and spaces too, and no 5,000 digits.
+    if not ("".join(numbers).isascii() and all(map(str.isdigit, numbers))):
+        raise ValueError
+    low, high, taken, size = map(int, numbers)
+    if high < low or high >= LARGEST or not 0 < taken <= size:
+        raise ValueError
+    cpus = range(low, high + 1)
+    return [cpu for cpu in cpus if (cpu - low) % size < taken] if colon else cpus
+
+
+def parse_mask(text: str) -> CpuSet:
+    """The CPUs of a mask: hexadecimal words with or without commas and 0x; raises CpuSetError."""
+    words = text.strip().lower().removeprefix("0x").split(",")
+    try:
+        # Words after the first stand for 32 bits each, however many digits they have.
+        bits = int("".join([words[0], *(word.zfill(8) for word in words[1:])]), 16)
+    except ValueError:
+        bits = -1
+    if bits < 0 or bits >> LARGEST or "_" in text:
+        raise CpuSetError(
+            f"{reading.excerpt(text.strip())} is not a CPU mask; a mask looks like 0xff00 or "
+            "00000000,0000ff00"
+        )
+    return frozenset(i for i, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+
+
+def format(cpus: Iterable[int]) -> str:
+    """The list as the kernel writes it, such as `0-3,8`; empty for the empty set."""
+    spans: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def format_mask(cpus: Iterable[int]) -> str:
+    """The mask as srun takes it, such as `0xff00`."""
+    return f"{sum(1 << cpu for cpu in frozenset(cpus)):#x}"

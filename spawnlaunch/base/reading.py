@@ -1,0 +1,112 @@
+"""Numbers and files that a user or an environment names, read within bounds.
+
+A variable may hold 5,000 digits, which ``int`` refuses with an error of its own, and the name of a
+file may be that of a pipe that never ends.
+"""
+
+import os
+from stat import S_ISREG
+
+from spawnlaunch.base import errors, machine
+
+MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
+EXCERPT_CHARS = 60  # shown of a value that cannot be read
+MOST_BYTES = 1 << 24  # of a file: the names of 100,000 hosts are a tenth of it
+
+
+def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
+    """Whether ``int`` reads it, and neither a sign nor digits of other scripts are in it.
+
+    >>> is_number("007"), is_number("-1"), is_number("²"), is_number("9" * 5000)
+    (True, False, False, False)
+    """
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
+def are_threads(text: str) -> bool:
+    """Whether OpenMP takes this for OMP_NUM_THREADS: numbers above 0, one for each level of loops.
+
+    >>> are_threads("8"), are_threads(" 4, 2"), are_threads("0"), are_threads("4x"), are_threads("")
+    (True, True, False, False, False)
+    """
+    entries = (entry.strip().removeprefix("+") for entry in text.split(","))
+    return all(is_number(entry) and int(entry) > 0 for entry in entries)
+
+
+def excerpt(text: str, position: int = 0) -> str:
+    """The text, quoted; of a long one what stands around `position`."""
+    start = max(0, position - EXCERPT_CHARS // 2)
+    end = start + EXCERPT_CHARS
+    before, after = "..." if start else "", "..." if end < len(text) else ""
+    return f"{before}{text[start:end]!r}{after}"
+
+
+def file_text(path: str) -> str | None:
+    """What a regular file says; None where there is none, or it has more than MOST_BYTES.
+
+    A pipe or a device is not read: it may never end, or never begin.
+
+    >>> file_text("/no/such/file"), file_text("/dev/zero"), file_text("a\\0b")
+    (None, None, None)
+    """
+    descriptor = _opened(path)
+    if descriptor is None:
+        return None
+    try:
+        parts, left = [], MOST_BYTES
+        while part := machine.read(descriptor, min(left + 1, 1 << 16)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                return None
+    except OSError:
+        return None
+    finally:
+        machine.close(descriptor)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] | None:
+    """The end of a regular file's text; None: there is no file.
+
+    It has at most `most_bytes`, and nothing that stands before `begin`. With it: whether that is
+    all there is from there on.
+    """
+    descriptor = _opened(path)
+    if descriptor is None:
+        return None
+    try:
+        size = machine.fstat(descriptor).st_size
+        content = machine.pread(descriptor, most_bytes, max(begin, size - most_bytes))
+    except OSError:
+        return None
+    finally:
+        machine.close(descriptor)
+    return content.decode("utf-8", "replace"), size - begin <= most_bytes
+
+
+def _opened(path: str) -> int | None:
+    """A descriptor of a regular file; None where there is none."""
+    try:
+        descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):  # a name with a null byte
+        return None
+    if S_ISREG(machine.fstat(descriptor).st_mode):
+        return descriptor
+    machine.close(descriptor)
+    return None
+
+
+def absolute(path: str, flag: str) -> str:
+    """The path from the root, of a file that a flag names. Raises UsageError where there is none.
+
+    That is where the working directory has been deleted.
+    """
+    try:
+        here = "" if os.path.isabs(path) else machine.getcwd()
+        return os.path.normpath(os.path.join(here, path))
+    except FileNotFoundError:
+        raise errors.UsageError(
+            f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "
+            "first, or name it from the root: /..."
+        ) from None

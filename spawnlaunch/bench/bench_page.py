@@ -1,0 +1,155 @@
+"""What a person reads: the answer, one table of all that was measured, and notes on it. Pure."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from spawnlaunch.bench import recommendation, results, scaling, stats, stragglers, workloads
+from spawnlaunch.bench.arms import CONTROLS
+
+CPUS_CHARS = 60
+COLUMNS = ("workload", "arm", "mean", "95 % interval", "difference", "p99", "waited")
+WHOLE = textwrap.TextWrapper(  # of what a command said: lines that can be typed
+    98, "", "    ", break_long_words=False, break_on_hyphens=False
+)
+
+
+def page(
+    result: results.Result, chosen: Sequence[str] = (), ranks: Sequence[int] = ()
+) -> Iterator[str]:
+    """All of it; with steps of jobs of so many ranks."""
+    found = recommendation.advise(result, chosen)
+    yield found.text
+    if why := result.about.get("ended_by"):
+        yield f"ended early by {why}: these are the samples so far"
+    yield ""
+    yield from aligned([COLUMNS, *_cells(result)])
+    yield ""
+    yield from _notes(result, ranks)
+    yield ""
+    yield from header(result)
+
+
+def header(result: results.Result) -> Iterator[str]:
+    """What is compared, where, and what is left out."""
+    about = result.about
+    hosts = ", ".join(node["host"] for node in result.nodes)
+    workers = about.get("workers") or result.ranks
+    device = f", computing on {about['device']}" if about["device"] else ""
+    yield f"{_counted(workers, 'rank')} on {hosts}{device}; seed {about['seed']}"
+    for arm in result.arms:
+        more = f", {arm.beside}" if arm.beside else ""
+        where = arm.flag if about.get("launchers") else _cpus(arm)
+        yield f"  {arm.name:12} {where}{more}{' (never advised)' if arm.name in CONTROLS else ''}"
+    for node in result.nodes[:1]:
+        yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
+    for node in result.nodes:
+        yield f"load of {node['host']} before the first sample: {node['load']:.1f}"
+    for name, why in result.left_out.items():
+        yield f"  {name:12} left out: {why}"
+    for name, why in result.not_run.items():
+        yield f"{name} left out: {why}"
+
+
+def _cpus(arm: results.Arm) -> str:
+    """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
+    first = [rank for rank in arm.ranks if rank.host == arm.ranks[0].host]
+    cpus = [rank.cpus or "any" for rank in first]
+    text = (
+        f"any CPU for {_counted(len(cpus), 'rank')}" if set(cpus) == {"any"} else " | ".join(cpus)
+    )
+    counts = sorted({rank.threads for rank in arm.ranks})
+    threads = "" if not counts[-1] else f", {_counted(counts[-1], 'thread')} a rank"
+    return textwrap.shorten(text, CPUS_CHARS, placeholder=" ...") + threads
+
+
+def _cells(result: results.Result) -> Iterator[tuple[str, ...]]:
+    """A row for each workload, series and arm."""
+    for measured in result.measured:
+        compared = results.rows_of(measured, result.against)
+        for series, values in results.summed_up(measured).items():
+            name = f"{measured.workload.name} {series}".rstrip()
+            rows = {row.arm: row for row in compared if row.series == series}
+            for arm in (each for each in measured.names if values.get(each)):
+                mine = _difference(rows[arm]) if arm in rows else ""
+                yield (name, arm, *_of_arm(measured, series, arm, values[arm], mine))
+
+
+def _of_arm(
+    measured: results.Measured, series: str, arm: str, values: Sequence[float], mine: str
+) -> tuple[str, ...]:
+    """The mean and what follows. Of rates it is that of the costs, which is what is compared."""
+    workload = measured.workload
+    costs = np.array(values) ** (-1.0 if workload.higher_is_better else 1.0)
+    mean, width = stats.mean_and_width(costs)
+    ends = [mean - width, mean + width]
+    told = [_as_unit(workload, each) if 0 < each < np.inf else "?" for each in (mean, *ends)]
+    slots = stragglers.slots(measured.taken, arm, series)
+    tail = f"{1e3 * np.percentile(np.concatenate(slots), 99):.3g} ms" if slots else ""
+    efforts = [each for its in measured.efforts(arm) for each in its]
+    busy_s = sum((each.ran_s or 0) + (each.waited_s or 0) for each in efforts)
+    waited = sum(each.waited_s or 0 for each in efforts) / busy_s if busy_s else 0.0
+    low, high = sorted(told[1:], key=_number) if "?" not in told else ("?", "?")
+    return (f"{told[0]} {_unit(workload)}", f"{low} to {high}", mine, tail, f"{waited:.0%}")
+
+
+def _number(text: str) -> float:
+    return float(text)
+
+
+def _unit(workload: workloads.Workload) -> str:
+    return "ms/step" if workload.unit == "steps/s" else workload.unit
+
+
+def _as_unit(workload: workloads.Workload, cost: float) -> str:
+    """A mean cost in the unit that is shown: of steps the time, of other rates the rate."""
+    if workload.unit == "steps/s":
+        return short(1e3 * cost)
+    return short(1 / cost if workload.higher_is_better else cost)
+
+
+def _difference(row: results.Row) -> str:
+    """`4 % slower (2 to 6 %)`, and what is not decided."""
+    how, its = recommendation.difference(row.comparison)
+    verdict = row.comparison.verdict
+    note = {stats.EQUAL: f", equal within {stats.DELTA:.0%}", stats.UNDECIDED: ", not decided"}
+    return f"{how} ({its}){note.get(verdict, '')}"
+
+
+def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
+    """By workload the rounds, what failed or disturbed it, and what larger jobs would take."""
+    for measured in result.measured:
+        name = measured.workload.name
+        marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
+        samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
+        few = "" if measured.rounds >= stats.ENOUGH_ROUNDS else f" of {stats.ENOUGH_ROUNDS}"
+        yield f"{name}: {_counted(measured.rounds, 'round')}{few}{samples}"
+        for arm, why in measured.failed.items():
+            yield from WHOLE.wrap(f"{arm} failed: {why}")
+        for arm in measured.names:
+            moved = [e.strayed for its in measured.efforts(arm) for e in its if e.strayed]
+            if moved:
+                yield f"  {arm}: a library moved a thread to CPUs {moved[0]}, out of its binding"
+        if ranks:
+            yield from stragglers.lines(measured, ranks, result.against)
+        yield from scaling.lines(measured, results.rows_of(measured, result.against), result)
+    yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    for row in cells:
+        yield "  ".join(c.ljust(width) for c, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
+def short(value: float) -> str:
+    """Three digits that count: 0.0123, 1.23, 123, 12345."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"

@@ -1,0 +1,167 @@
+"""A bench as a rank runs it: from joining the others to the page, the file and the exit status."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from spawnlaunch.base import errors, printing
+from spawnlaunch.bench import (
+    agree,
+    bench_page,
+    bench_request,
+    command_line,
+    forked_sample,
+    plot,
+    rank_group,
+    recommendation,
+    results,
+    rounds,
+    samples_file,
+    take,
+)
+from spawnlaunch.bench.here import RankOnNode, look
+
+
+class OutputError(Exception):
+    """Nothing can be printed any more, and stderr has been told; the other ranks do not know."""
+
+
+class Interruption(BaseException):
+    """A signal asks rank 0 to end with what it knows; the message is its number."""
+
+
+def run(options: bench_request.BenchRequest, environ: Mapping[str, str]) -> int:
+    """Take part; the result is the exit status of every rank."""
+    for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
+        signal.signal(signum, signal.SIG_DFL)
+    here = look(environ)
+    try:
+        group = rank_group.join(environ)
+    except forked_sample.FailedError as failure:
+        printing.print_error(str(failure), command_line.NAME)
+        return 1
+    return _as_member(options, here, group)
+
+
+def _as_member(
+    options: bench_request.BenchRequest, here: RankOnNode, group: rank_group.RankGroup
+) -> int:
+    error = ""
+    try:
+        agreed = agree.agree(options, here, group)
+        me = take.Participant(options, here, group, agreed)
+        status = _take_part(me)
+    except errors.UsageError as refusal:
+        status, error = 2, str(refusal)
+    except forked_sample.FailedError as failure:
+        status, error = 1, str(failure)
+    except rank_group.RankGoneError:
+        return 1
+    except OutputError:
+        group.report_death()
+        return os.EX_IOERR
+    except Interruption as interrupted:
+        group.report_death()
+        return 128 + int(str(interrupted))
+    except Exception as fault:
+        group.report_death()
+        if here.environ.get("SPAWNLAUNCH_DEBUG"):
+            raise
+        printing.print_error(
+            f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
+            "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
+            command_line.NAME,
+            "internal error",
+        )
+        return os.EX_SOFTWARE
+    if error and group.rank == 0:
+        printing.print_error(error, command_line.NAME)
+    with contextlib.suppress(rank_group.RankGoneError):  # who is gone need not be waited for
+        group.leave()
+    return status
+
+
+def _take_part(me: take.Participant) -> int:
+    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time
+    return _as_first(me) if me.group.rank == 0 else _as_other(me)
+
+
+def _as_other(me: take.Participant) -> int:
+    """A rank that only measures."""
+    refusal = me.group.tell(None)
+    if refusal:
+        raise errors.UsageError(refusal)
+    rounds.Bench(me, None).measure_all()
+    return int(me.group.tell(0))
+
+
+def _as_first(me: take.Participant) -> int:
+    """Rank 0, which keeps the file and prints the page."""
+    group, options = me.group, me.options
+    try:
+        file = samples_file.Recorder(options.json) if options.json else None
+        if file:
+            file.write(samples_file.BENCH, results.head(me.agreed.result))
+    except errors.UsageError as refusal:
+        group.tell(str(refusal))
+        raise
+    group.tell("")
+    for signum in forked_sample.ENDING:
+        signal.signal(signum, _interrupt)
+    bench = rounds.Bench(me, file)
+    try:
+        bench.measure_all()
+    # A signal to all may reach another rank first.
+    except (Interruption, rank_group.RankGoneError) as early:
+        for signum in forked_sample.ENDING:
+            signal.signal(signum, signal.SIG_IGN)
+        why = "the end of another rank"
+        if isinstance(early, Interruption):
+            why = signal.Signals(int(str(early))).name
+        bench.result.about["ended_by"] = why
+        _finish(options, file, bench.result)
+        raise
+    except errors.UsageError as unwritable:  # the disk is full, and the others know nothing of it
+        printing.print_error(str(unwritable), command_line.NAME)
+        raise OutputError from None
+    status = _finish(options, file, bench.result)
+    for signum in forked_sample.ENDING:
+        signal.signal(signum, signal.SIG_DFL)
+    group.tell(status)
+    return status
+
+
+def _interrupt(signum: int, _frame: Any) -> None:
+    raise Interruption(str(signum))
+
+
+def _finish(
+    options: bench_request.BenchRequest, file: samples_file.Recorder | None, done: results.Result
+) -> int:
+    """The files first: whoever reads the page may stop before its end. The exit status."""
+    found, refusal = recommendation.advise(done, options.chosen), ""
+    try:
+        if file:
+            file.write(samples_file.FOUND, results.found(done, found._asdict()))
+        if options.plot:
+            plot.draw(done, options.plot)
+    except errors.UsageError as unwritable:
+        refusal = str(unwritable)
+    page = "\n".join(bench_page.page(done, options.chosen, options.ranks))
+    if options.pick:
+        with contextlib.suppress(OSError):
+            os.write(2, f"{page}\n".encode())
+    elif printing.print_page(page, command_line.NAME):
+        raise OutputError
+    if refusal:
+        printing.print_error(refusal, command_line.NAME)
+        return 2
+    failures = {why: None for each in done.measured for why in each.failed.values()}
+    for why in failures:
+        printing.print_error(why, command_line.NAME)
+    if options.pick and any(not each.failed for each in done.measured):
+        status = recommendation.print_pick(found)
+        return 1 if failures and not status else status
+    return 1 if failures else 0

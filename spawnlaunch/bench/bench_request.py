@@ -1,0 +1,179 @@
+"""What the user asked for: a BenchRequest, from the command line."""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spawnlaunch.base import errors
+from spawnlaunch.bench import arms, command_line, launcher_arms, own_arms, workloads
+from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.node import proc
+
+AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "GLIBC_", "PYTHON")
+
+
+def age_s() -> float:
+    """Seconds since this process began; its start took time too."""
+    found = proc.look(os.getpid())
+    if found is None:  # this system has no /proc
+        return time.process_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - found.start / os.sysconf("SC_CLK_TCK")
+
+
+class BenchRequest(NamedTuple):
+    """What the user asked for."""
+
+    nproc: int | str | None  # workers on this machine; None: the launcher's default
+    counts: tuple[int, ...]  # numbers of workers that are compared; empty: one number
+    arms: tuple[ArmRequest, ...]
+    against: str  # the arm that the others are compared with
+    workloads: tuple[str, ...]  # empty where there is a command
+    command: tuple[str, ...]  # empty: the bundled workloads
+    metric: str | None  # a key of the JSON lines that the command prints; None: wall time
+    lower_is_better: bool  # of the metric
+    rounds: int | None  # so many and no more; None: as many as it takes
+    budget_s: float  # for all workloads together, where `rounds` is not given
+    warm_up: int  # rounds that are not counted
+    seconds: float  # that a bundled workload is timed for
+    seed: int
+    launcher: tuple[str, ...]  # launchers that are compared; empty: bindings are
+    omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
+    chosen: tuple[str, ...]  # workloads that the advice goes by; empty: all
+    pick: bool  # print nothing but the flags that are advised
+    ranks: tuple[int, ...]  # sizes of a job, of which the steps are estimated
+    json: str | None
+    plot: str | None
+    show: str | None  # one such file
+    progress: bool  # tell on stderr which sample is taken
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
+    """Read the command line; raises UsageError, and SystemExit for --help."""
+    ours, command = _cut(argv)
+    given = vars(command_line.parser().parse_args(ours))
+    threads = environ.get("OMP_NUM_THREADS", "")
+    if given["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
+        given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
+    nproc, counts = given.pop("nproc") or (None, ())
+    if given["launcher"]:
+        asked = _launchers(given, nproc, counts, command)
+    else:
+        asked = _arms(given, counts)
+    every = [arm.name for arm in asked]
+    given["against"] = given["against"] or (arms.AUTO if arms.AUTO in every else every[0])
+    names, picked = given.pop("workloads"), given.pop("pick")
+    options = BenchRequest(
+        **{name: given[name] for name in BenchRequest._fields if name in given and name != "arms"},
+        nproc=nproc,
+        counts=counts,
+        arms=asked,
+        workloads=() if command else workloads.in_order(names or workloads.DEFAULT),
+        command=command,
+        chosen=picked or (),
+        pick=picked is not None,
+    )
+    _check(options, names)
+    return options
+
+
+def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, ...]:
+    """Those that were named, then those by flags, then those of the sets."""
+    own, chosen = given.pop("arm"), given.pop("set")
+    if counts:
+        if given["arms"] or own or chosen or given["against"]:
+            raise errors.FlagsError(
+                "--nproc with several numbers compares these, bound as by default; leave --arms, "
+                "--arm, --set and --against out"
+            )
+        return tuple(arms.of_size(count) for count in counts)
+    # Sets and arms by flags say what is looked for: controls that nobody named would cost time.
+    default = (arms.UNPINNED, arms.AUTO) if own or chosen else arms.DEFAULT
+    named = [arms.request_of(name) for name in given["arms"] or default]
+    every = (*named, *own, *own_arms.sets(chosen))
+    twice = [arm.name for arm in own if [each.name for each in every].count(arm.name) > 1]
+    if twice:
+        raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
+    return tuple({arm.name: arm for arm in every}.values())
+
+
+def _launchers(
+    given: dict[str, Any],
+    nproc: int | str | None,
+    counts: tuple[int, ...],
+    command: tuple[str, ...],
+) -> tuple[ArmRequest, ...]:
+    """An arm for each launcher."""
+    own, chosen = given.pop("arm"), given.pop("set")
+    if not command:
+        raise errors.FlagsError(
+            "--launcher starts a command of yours; type the command behind a --"
+        )
+    if not isinstance(nproc, int) or counts:
+        raise errors.FlagsError("--launcher starts a number of workers; type it, as in --nproc 2")
+    if given["arms"] or own or chosen or given["pick"] is not None:
+        raise errors.FlagsError(
+            "--launcher compares launchers, which bind as they do by default; leave --arms, --arm, "
+            "--set and --pick out"
+        )
+    return tuple(
+        arms.of_launcher(name, launcher_arms.typed(name, nproc)) for name in given["launcher"]
+    )
+
+
+def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Our words, and those behind the first `--`."""
+    if "--" not in argv:
+        return list(argv), ()
+    at = list(argv).index("--")
+    return list(argv[:at]), tuple(argv[at + 1 :])
+
+
+def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
+    names = [arm.name for arm in options.arms]
+    if options.against not in names:
+        raise errors.FlagsError(
+            f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
+        )
+    if options.command and workloads_given:
+        raise errors.FlagsError(
+            "--workloads names bundled work and -- begins a command; leave one of them out"
+        )
+    if not options.command and (options.metric or options.lower_is_better):
+        raise errors.FlagsError("--metric needs a command of yours; type the command behind a --")
+    if options.lower_is_better and not options.metric:
+        raise errors.FlagsError(
+            "--lower-is-better needs a --metric; lower wall time is better anyway"
+        )
+    if options.command and shutil.which(options.command[0]) is None:
+        raise errors.UsageError(
+            f"program {options.command[0]!r} behind the -- is not found; type -- python train.py "
+            "for a script"
+        )
+    if options.plot and os.path.splitext(options.plot)[1] not in (".png", ".svg"):
+        raise errors.FlagsError(
+            f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
+        )
+    _check_variables(options)
+    if options.show and not os.path.isfile(options.show):
+        raise errors.UsageError(f"there is no file {options.show!r}; type one that --json wrote")
+    if options.chosen and options.command:
+        raise errors.FlagsError(
+            "--pick chooses among bundled workloads, and -- begins a command of yours"
+        )
+    absent = [name for name in options.chosen if name not in options.workloads]
+    if absent and not options.show:
+        raise errors.FlagsError(
+            f"{absent[0]} is advised for but not measured; add it to --workloads, or leave that out"
+        )
+
+
+def _check_variables(options: BenchRequest) -> None:
+    names = [(arm.name, name) for arm in options.arms for name, _ in arm.environ]
+    early = [f"--arm {arm}: {name}" for arm, name in names if name.startswith(AT_LOAD)]
+    if early and not options.command:
+        raise errors.FlagsError(
+            f"{early[0]} is read when torch is loaded, once for all arms; type --threads N for "
+            "threads, or measure a command of yours behind a --"
+        )

@@ -1,0 +1,228 @@
+"""A sample: a fresh process that is bound as the arm says, before it has touched anything.
+
+The process of a rank has imported torch and the workloads, and done nothing else. For every sample
+it forks, and the child is bound by the same two calls as a worker of the launcher, before it
+starts a thread, allocates an array or makes a DataLoader worker. So masks, memory and threads are
+what they would be in a worker, and a sample costs a fork in place of a start of Python and an
+import. One process that is bound again and again would keep the memory and the threads of the arm
+before.
+
+A sample of the user's own command is a child that becomes the command. Measured is the wall time
+from the start, which all ranks make together, to its end; or a number that the command prints
+itself, as a JSON line such as {"tokens_per_s": 812.5}.
+
+The only other thread of a rank's process is that of rank 0's store, which no child uses.
+"""
+
+import contextlib
+import json
+import math
+import os
+import resource
+import select
+import signal
+import socket
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple, NoReturn
+
+from spawnlaunch import failures
+from spawnlaunch.base import cpuset, machine
+from spawnlaunch.bench import effort
+from spawnlaunch.bench.effort import Effort, Watch
+from spawnlaunch.binding import apply
+from spawnlaunch.node import proc, sysfs
+from spawnlaunch.run.preload import libraries
+
+LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
+TAIL_CHARS = 4000  # of what went wrong
+STOPPED = "another rank failed"
+POLL_S = 0.02  # where there are no pidfds
+ENDING = (signal.SIGINT, signal.SIGTERM)  # that ask rank 0 to end with what it knows
+
+Stopped = Callable[[], bool]
+Environ = Mapping[str, str]
+
+
+class FailedError(Exception):
+    """A sample could not be taken on some rank; the message says why."""
+
+
+class Sample(NamedTuple):
+    """What a child measured, or why it did not."""
+
+    values: dict[str, Any]  # numbers above 0
+    error: str = ""
+    effort: Effort | None = None  # what it cost; None: nobody looked
+    steps: dict[str, list[float]] | None = None  # seconds of each step, by series
+
+
+class Ended(NamedTuple):
+    """How a child ended."""
+
+    status: int  # negative for a signal
+    schedstat: str  # of its first thread
+    used: resource.struct_rusage  # of all of its threads, and of its children
+
+
+def fork(binding: apply.Binding, run: Callable[[], NoReturn]) -> int:
+    """A child with this binding that does `run`; the result is its pid."""
+    parent = os.getpid()
+    # os.fork swallows what a handler raises while it calls the hooks of logging and others
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            machine.die_with_parent(parent)
+            os.setpgid(0, 0)
+            for signum in ENDING:
+                signal.signal(signum, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _bind(binding)
+            run()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid
+
+
+def _bind(binding: apply.Binding) -> None:
+    refusal = apply.pin(binding)
+    if refusal:
+        raise OSError(refusal)  # a sample that is bound otherwise would be a lie
+    apply.place_memory(binding)
+
+
+def of_workload(
+    binding: apply.Binding,
+    measure: Callable[[Watch], dict[str, Any]],
+    stopped: Stopped,
+    allowed: cpuset.CpuSet = cpuset.EMPTY,
+) -> Sample:
+    """What a child with this binding measures, or finds out; it goes through JSON.
+
+    `allowed` are the CPUs that ranks of this node may use.
+    """
+    reading, writing = socket.socketpair()  # a pipe may be of one page, and nobody reads yet
+
+    def run() -> NoReturn:
+        os.environ["OMP_NUM_THREADS"] = str(binding.threads)
+        libraries.set_threads(binding.threads)
+        watch = Watch(binding.cpus or allowed, allowed)
+        try:
+            values = measure(watch)
+            kept = [[float(f"{each:.4g}") for each in its] for its in watch.steps]
+            steps = dict(zip(values, kept, strict=False))
+            found = {"values": values, "effort": effort.kept(watch.effort), "steps": steps}
+            said = json.dumps(found)
+        except Exception:
+            said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
+        writing.sendall(said.encode())
+        os._exit(0)
+
+    pid = fork(binding, run)
+    writing.close()
+    with reading:
+        ended = wait(pid, stopped)
+        if ended is None:
+            return Sample({}, STOPPED)
+        said = b""
+        with contextlib.suppress(BlockingIOError):  # what it has started may hold the other end
+            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is said
+    if not said:
+        return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
+    found = json.loads(said)
+    if "error" in found:
+        return Sample({}, found["error"])
+    return Sample(found["values"], "", effort.read(found["effort"]), found["steps"])
+
+
+def of_command(
+    words: Sequence[str],
+    binding: apply.Binding,
+    environ: Environ,
+    metric: str | None,
+    stopped: Stopped,
+    allowed: cpuset.CpuSet = cpuset.EMPTY,
+) -> Sample:
+    """Run the command to its end. A rank that prints no metric has no value."""
+    before = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    with tempfile.TemporaryFile() as output:
+        began = time.perf_counter()
+        pid = fork(binding, lambda: _become(words, environ, output))
+        ended = wait(pid, stopped)
+        took_s = time.perf_counter() - began
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if ended is None:
+        return Sample({}, STOPPED)
+    if ended.status != 0:
+        how = failures.how_it_ended(ended.status)
+        return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
+    after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
+    value = took_s if metric is None else last_number(said, metric)
+    return Sample({} if value is None else {"": value}, "", cost)
+
+
+def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoReturn:
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (output.fileno(), 1), (output.fileno(), 2)):
+        os.dup2(source, target)
+    os.execvpe(words[0], list(words), environ)
+
+
+def last_number(said: str, key: str) -> float | None:
+    """The number with this key in the last JSON line that has it; None: there is none.
+
+    A launcher may have put the rank in front of the line.
+    """
+    for line in reversed(said.splitlines()):
+        try:
+            found = json.loads(line[line.find("{") :])
+        except ValueError:
+            continue
+        value = found.get(key) if isinstance(found, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _kill_tree(leader: int) -> None:
+    """With what a launcher has started, in sessions of their own."""
+    found = proc.look(leader)
+    for each in proc.below([found] if found else []):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each.pid, signal.SIGKILL)
+    _kill_group(leader)
+
+
+def wait(pid: int, stopped: Stopped) -> Ended | None:
+    """How a child ended; None: it was killed as `stopped` said."""
+    pidfd, killed = machine.open_pidfd(pid), False
+    try:
+        while True:
+            if pidfd is None:
+                time.sleep(POLL_S)
+            else:
+                select.select([pidfd], [], [], LOOK_AGAIN_S)
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # which its reaping removes
+                _kill_group(pid)  # what it has left is not to disturb the next
+                _, status, used = os.wait4(pid, 0)
+                return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
+            if stopped():
+                killed = True
+                _kill_tree(pid)
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)

@@ -1,0 +1,175 @@
+"""What to type, by what was measured. Pure.
+
+The first workload that counts decides, which is `train` unless another is chosen. An arm is advised
+in place of the default if it is better there, by LEAST at least, and worse in no workload that
+counts; of several such arms the best one. If no arm is, and each comparison of that workload is
+decided, the default is kept. Else it is not decided, and the default is kept for want of knowledge.
+
+Controls are never advised, nor arms that have more than flags of the launcher, which --pick could
+not print.
+"""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spawnlaunch.base import cpuset, printing
+from spawnlaunch.bench import arms, command_line, results, rounds, stats
+
+LEAST = 0.02  # a gain that is worth other flags than the default
+STATUS_UNDECIDED = 3  # of --pick
+BUSY = 0.5  # load for each CPU
+NICE_MIN = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # --budget that is advised
+REASON_CHARS = 200
+
+
+class Advice(NamedTuple):
+    """What to do."""
+
+    arm: str  # that is best, as far as is known; "" where nothing was compared
+    flags: str  # to type for it; "" for the default
+    is_sure: bool  # False: it is not decided
+    text: str  # the first line of the page
+
+
+def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
+    """What these measurements say is to be typed."""
+    counted = [m for m in result.measured if not chosen or m.workload.name in chosen]
+    counted.sort(key=lambda each: each.workload.name != next(iter(chosen), ""))
+    if refusal := _refusal(result, counted, chosen):
+        is_sure = len(result.arms) == 1 and bool(result.left_out)  # all arms are one here
+        return Advice("", "", is_sure, refusal)
+    every = [row for m in counted for row in results.headline(results.rows_of(m, result.against))]
+    first = [row for row in every if row.workload == counted[0].workload.name]
+    worse = {row.arm for row in every if row.comparison.verdict == stats.WORSE}
+    is_for_flags = result.against == arms.AUTO
+    able = [
+        arm.name for arm in result.arms if not (arm.beside or arm.name in (*arms.CONTROLS, *worse))
+    ]
+    better = [
+        row for row in first if row.comparison.verdict == stats.BETTER and row.arm in able
+        and row.comparison.ratio >= 1 + LEAST
+    ]  # fmt: skip
+    undecided = [row for row in first if row.comparison.verdict == stats.UNDECIDED]
+    if is_for_flags and better:
+        best = max(better, key=lambda row: row.comparison.ratio)
+        flag = next(arm.flag for arm in result.arms if arm.name == best.arm)
+        return Advice(best.arm, flag, True, f"use {flag}: {difference_from(best)}")
+    if undecided:
+        text = f"not decided in {_measured_in(result)}: {_more(result, counted[0], undecided)}"
+        return Advice(result.against, "", False, text)
+    kept = "keep the default: " if is_for_flags else ""
+    text = kept + "; ".join(difference_from(row, kept == "") for row in first)
+    return Advice(result.against, "", True, text)
+
+
+def difference_from(row: results.Row, is_named: bool = False) -> str:
+    """`unpinned is 4 % slower in train (2 to 6 %)`; `is_named`: than what, too."""
+    found, other = row.comparison, f" than {row.against}" if is_named else ""
+    if found.verdict == stats.EQUAL:
+        other = f" to {row.against}" if is_named else ""
+        return f"{row.arm} is equal{other} within {stats.DELTA:.0%} in {row.workload}"
+    how, its = difference(found)
+    return f"{row.arm} is {how}{other} in {row.workload} ({its})"
+
+
+def difference(found: stats.Comparison) -> tuple[str, str]:
+    """`4 % slower` and the ends of the interval, `2 to 6 %`; slower by time, faster by speed.
+
+    >>> difference(stats.Comparison(1 / 1.04, 1 / 1.06, 1 / 1.02, 0.0, 40, stats.WORSE))
+    ('4 % slower', '2 to 6 %')
+    """
+    is_faster = found.ratio > 1
+    middle = found.ratio if is_faster else 1 / found.ratio
+    ends = (found.low, found.high) if is_faster else (1 / found.high, _inverse(found.low))
+    low, high = (math.inf if end == math.inf else 100 * (end - 1) for end in ends)
+    digits = 0 if middle > 1.1 or high - low > 4 else 1
+    how = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
+    if found.low <= 0:
+        return how, "too few rounds for an interval"
+    return how.replace(".0 %", " %"), f"{low:.{digits}f} to {high:.{digits}f} %".replace(".0 ", " ")
+
+
+def _inverse(end: float) -> float:
+    return 1 / end if end > 0 else math.inf
+
+
+def print_pick(found: Advice) -> int:
+    """--pick: the flags alone; the result is the exit status."""
+    printing.print_error(found.text, command_line.NAME, "advice")
+    status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
+    return status or (0 if found.is_sure else STATUS_UNDECIDED)
+
+
+def busy(result: results.Result) -> str:
+    """` on a busy machine`, where the load of a node was much for its CPUs; else nothing."""
+    loads = [each["load"] / max(1, len(cpuset.parse(each["allowed"]))) for each in result.nodes]
+    return " on a busy machine" if max(loads, default=0) > BUSY else ""
+
+
+def _measured_in(result: results.Result) -> str:
+    about = result.about
+    spent = f"{about['rounds']} rounds" if about["rounds"] else lasting(about["budget_s"])
+    return spent + busy(result)
+
+
+def _more(
+    result: results.Result, measured: results.Measured, undecided: Sequence[results.Row]
+) -> str:
+    """What would decide it: a larger budget, a quiet machine, or what is measured."""
+    name, here = measured.workload.name, measured.rounds
+    coarse = [row for row in undecided if row.comparison.resolution >= stats.DELTA]
+    if coarse:
+        return f"{name} is measured in steps of {stats.DELTA:.0%} or more"
+    needed = max(stats.rounds_to_decide(row.comparison) for row in undecided)
+    if needed > rounds.MOST_ROUNDS:
+        return f"the noise in {name} is too large for {stats.DELTA:.0%}; measure on a quiet machine"
+    if result.about["rounds"]:
+        return f"--rounds {needed} would decide {stats.DELTA:.0%} in {name}"
+    passes = -(-needed // stats.ENOUGH_ROUNDS)
+    spent_s = max((each.at_s for m in result.measured for each in m.taken), default=0.0)
+    minutes = passes * _of_a_pass_s(result, spent_s) / 60
+    budget = next((nice for nice in NICE_MIN if nice >= max(minutes, spent_s / 60 * 1.2)), 1440)
+    if any(row.comparison.low <= 0 for row in undecided):
+        text = f"{here} rounds of {name} are too few; --budget {budget}m has {needed}"
+    else:
+        text = f"--budget {budget}m would decide {stats.DELTA:.0%} in {name}"
+    return text if here else f"{name} had no whole round; --budget {budget}m or more is needed"
+
+
+def _of_a_pass_s(result: results.Result, spent_s: float) -> float:
+    """What ENOUGH_ROUNDS of all workloads take, by the rounds that there were."""
+    counts = [each.rounds for each in result.measured]
+    had = sum(counts) or 1
+    return spent_s * stats.ENOUGH_ROUNDS * len(counts) / had
+
+
+def lasting(seconds: float) -> str:
+    """`90 s`, `5 min` or `2 h 10 min`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _refusal(
+    result: results.Result, counted: Sequence[results.Measured], chosen: Sequence[str]
+) -> str:
+    """Why there is nothing to compare; "" where there is."""
+    if len(result.arms) < 2:
+        left = "; ".join(f"{name}: {why}" for name, why in result.left_out.items())
+        return f"nothing to compare: there is one arm{f' ({left})' if left else ''}"
+    names = {each.workload.name for each in counted}
+    missing = [name for name in chosen if name not in names]
+    if missing or not counted:
+        return f"nothing to compare: {', '.join(missing) or 'no workload'} was not measured"
+    failed = counted[0].failed
+    if not results.rows_of(counted[0], result.against) and failed:
+        why = textwrap.shorten(next(iter(failed.values())), REASON_CHARS)
+        return f"nothing to compare: {next(iter(failed))} failed: {why}"
+    if not counted[0].rounds:
+        more = 2 * result.about["budget_s"]
+        name = counted[0].workload.name
+        return f"not decided: {name} had no whole round{busy(result)}; type --budget {more:.0f}s"
+    return ""

@@ -1,0 +1,78 @@
+"""Where the other tasks of this node sit, for people: each of them plans the same by itself."""
+
+from __future__ import annotations
+
+from spawnlaunch.base import errors
+from spawnlaunch.binding import apply, cores, plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.cli import flags
+    from spawnlaunch.node import hardware
+    from spawnlaunch.node.visible import Visible
+    from spawnlaunch.world import identity
+
+OF_DEVICES = "which devices they see is not known here"
+OF_MASKS = "which CPUs they are allowed is not known here"
+
+
+def bindings_of_all(
+    request: flags.Request,
+    node: hardware.Node,
+    seen: Visible,
+    resolution: identity.Resolution,
+    own: apply.Binding,
+) -> tuple[tuple[apply.Binding, ...], str]:
+    """The bindings of all tasks on this node, of which this task's is `own`.
+
+    Where those of the others are not known the first is `own` alone, and the second says why. A
+    task that sees one device of the step's is taken for the one with its place among them, where it
+    is so for this task.
+    """
+    world = resolution.world
+    rank, size = world.local_rank, world.local_world_size
+    if request.widen:
+        node = cores.widened(node)[0]
+    masks = resolution.masks()
+    listed = masks.value if masks else ()
+    view = plan.view_of_task(node, resolution)
+    if view.own_mask and not listed:
+        return (own,), OF_MASKS
+    found: list[apply.Binding] = []
+    for other in range(size):
+        sees = _seen_by(other, node, seen, view.step_devices, rank, size)
+        if sees is None:
+            return (own,), OF_DEVICES
+        allowed = listed[other % len(listed)] if view.own_mask else node.cpus_allowed
+        task = view._replace(local_rank=other)
+        try:
+            planned = plan.plan(
+                node._replace(cpus_allowed=allowed), sees, size, request.policy, task=task
+            )
+        except errors.UsageError:  # of one of the others, which says so itself
+            return (own,), OF_MASKS
+        found += planned.bindings
+    if found[rank].cpus != own.cpus:
+        return (own,), OF_MASKS
+    return tuple(found), ""
+
+
+def _seen_by(
+    other: int,
+    node: hardware.Node,
+    seen: Visible,
+    step: tuple[int, ...] | None,
+    rank: int,
+    size: int,
+) -> Visible | None:
+    """What another task sees; None: that is not known."""
+    own = seen.device_of(rank)
+    if own is None:
+        return seen
+    vendor = node.devices[own].vendor
+    everyone = sorted(step or (each.number for each in node.devices if each.vendor == vendor))
+    if set(everyone) <= set(seen.devices):
+        return seen
+    if step and seen.devices == (own,) and len(everyone) == size and everyone[rank] == own:
+        return seen._replace(devices=(everyone[other],))
+    return None

@@ -1,0 +1,74 @@
+"""The launcher, as `spawnlaunch.launch` starts it.
+
+    python called.py PID DIRECTORY [flags] worker.py DIRECTORY
+
+The same as `python -m spawnlaunch [flags] worker.py DIRECTORY`, but that it ends, as by SIGTERM,
+when process PID is gone, and removes the directory in its stead; that an error goes to a file
+there, so that the caller can tell it from what workers say, and with --quiet all that it says
+does; and that a worker which ends with 0 and has left no outcome there has failed.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+
+if __name__ == "__main__":  # started by path: the package is the one that this file is in
+    sys.path[0] = os.path.abspath(f"{__file__}/../../..")
+    from spawnlaunch import __main__ as spawnlaunch_main
+
+    del sys.path[0]
+    BLOCKED = spawnlaunch_main.take_process()  # before anything else of ours is imported
+
+from spawnlaunch import walk
+from spawnlaunch.base import errors, machine, say, signals
+from spawnlaunch.base.signals import signal
+from spawnlaunch.calling import sending
+from spawnlaunch.run import launches, refused, removal, unable
+
+
+def main() -> int:
+    """Launch; the result is the exit status."""
+    caller, directory = int(sys.argv[1]), sys.argv[2]
+    machine.die_with_parent(caller, signal.SIGTERM)
+    signals.detach()  # Ctrl-C comes from the caller, and once
+    try:
+        if "--quiet" in sys.argv:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            say.stream[0] = os.open(os.path.join(directory, sending.SAID), flags, 0o600)
+        launch = walk.plan(sys.argv[3:], dict(os.environ), (), BLOCKED)
+        return walk.go(launch._replace(owes=partial(_owes, directory)))
+    except Exception as error:
+        line, status = str(error), errors.WRONG_USE
+        if not isinstance(error, errors.UsageError):
+            if os.environ.get("SPAWNLAUNCH_DEBUG"):
+                raise
+            line, status = refused.fault(error)
+        _leave(directory, sending.REFUSED, line)
+        unable.tell(sys.argv[3:], os.environ, status, line)
+        return status
+    finally:
+        if os.getppid() != caller:
+            removal.remove_tree(directory)
+
+
+def _owes(directory: str, worker: launches.Worker) -> bool:
+    """Whether a worker has left no outcome: which is said, and left for the caller to see."""
+    name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
+    if os.path.exists(os.path.join(directory, name)):
+        return False
+    how = "exited with status 0 before its function returned"
+    say.say([f"{worker.name} {how}, which counts as status 1"])
+    _leave(directory, name + sending.UNFINISHED, f"{worker.name} {how}")
+    return True
+
+
+def _leave(directory: str, name: str, text: str) -> None:
+    """Tell the caller, unless somebody has removed the directory."""
+    path = os.path.join(directory, name)
+    with suppress(OSError), open(path, "w", errors="backslashreplace") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

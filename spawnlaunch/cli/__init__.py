@@ -1,0 +1,1 @@
+"""What was asked for: one table of flags, their readers, help, and names of other launchers."""

@@ -1,0 +1,181 @@
+"""The page of --help, from the table of flags. Nothing else imports this."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from textwrap import fill
+
+from spawnlaunch import __version__
+from spawnlaunch.cli import flags
+
+NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
+INDENT = 26  # of what a flag does
+SLURM_S = 10.0  # for srun to say its version
+
+_wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
+
+USAGE = """\
+usage: spawnlaunch [flags] [script | -m module] [args...]
+       spawnlaunch [flags] [-- flags of the bundled training loop]
+       spawnlaunch check | bench | train | top | report | scripts"""
+BY_MODULE = "Where PATH has no spawnlaunch, type python -m spawnlaunch."
+
+SHORT = """\
+usage: {here} [flags] [script | -m module] [args...]
+
+  {here} --nproc 2 train.py     a script of yours, on two workers of this machine
+  {here} --nproc gpu train.py   on all its GPUs
+  {here} --nproc 2              the bundled training loop, which writes to runs/
+  {here} --help                 all flags, and the other programs
+"""
+
+# Names of variables by which managers, mpirun and torchrun tell a rank or a size.
+RANK_OR_SIZE = re.compile(
+    r"(.*_)?(RANK|RANKID|LOCALRANKID|PROCID|LOCALID|NODEID|NODENUM|COMPLETION_INDEX"
+    r"|WORLD_SIZE|LOCAL_SIZE|PMI_SIZE|JOB_SIZE|NAMESPACE_SIZE|UNIVERSE_SIZE|LOCALNRANKS"
+    r"|NTASKS(_PER_NODE)?|NPROCS|NUM_TASKS|TASKS_PER_NODE|NNODES|NUM_NODES|JOB_NUM_NODES"
+    r"|NPROC_PER_NODE|NUMPROC|NSLOTS|NHOSTS|PBS_NP)"
+)
+
+SECTIONS = {
+    "": (
+        "Start PyTorch workers on this machine, each pinned to its own CPUs, and watch them: when "
+        "one fails the others are stopped, and its exit status becomes the launcher's. A task that "
+        "srun or mpirun has started as a rank pins itself and becomes the worker. Everything "
+        "after the script or module goes to it verbatim. With neither, the bundled training loop "
+        "runs. You may type _ for - in a flag's name. " + BY_MODULE
+    ),
+    flags.WORKERS: "",
+    flags.BINDING: "",
+    flags.NODES: (
+        "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux and Kubeflow rank, sizes, "
+        "address and port are derived. If one of them hides a value (most MPI launchers hide where "
+        "rank 0 runs), an error says what to type."
+    ),
+    flags.ENDING: (
+        "Most of these need a launcher that stays above its workers; under srun, type --nproc."
+    ),
+    flags.OUTPUT: "",
+}
+
+EXAMPLES = """\
+examples:
+  spawnlaunch --nproc 2                        the bundled model, on two workers
+  spawnlaunch --nproc 2 -- --steps 100         with flags of the training loop
+  spawnlaunch --nproc gpu train.py --lr 3e-4   a script of yours, on all GPUs
+  spawnlaunch --nproc 8 -m my_package.train    a module of yours
+  spawnlaunch --nproc 4 --no-python ./a.out    any program
+  spawnlaunch --nproc 2 --prefix never a.py | jq   output for another program
+
+other programs, each with a --help of its own (or python -m spawnlaunch.NAME):
+  spawnlaunch --nproc 8 check      what each rank really got
+  spawnlaunch --nproc 8 train      the bundled training loop
+  spawnlaunch bench                what pinning is worth here
+  spawnlaunch top                  what every rank does now
+  spawnlaunch report DIR           a page of what --record has kept
+  spawnlaunch scripts              batch scripts and manifests to copy
+"""
+
+STATUS = (
+    "exit status: 0 when every worker ended with 0, else that of the first worker that failed "
+    "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, or the one "
+    "status with which all workers ended by themselves. 124 after --timeout and "
+    "--on-hang kill. 74 when all went well but output could not be written, as on a full disk. "
+    "69 when a node was lost, or never came. 2 for wrong use of this command."
+)
+
+
+def check_is_told(environ: Mapping[str, str]) -> None:
+    """Raise NoWords where no variable says that this is one of several, or how many are wanted."""
+    if not any(value and RANK_OR_SIZE.fullmatch(name) for name, value in environ.items()):
+        raise flags.NoWords(SHORT.format(here=flags.HERE))
+
+
+def asked(flag: str, value: str) -> str:
+    """What is printed for one of the flags that ask for a page."""
+    if flag == "--completion":
+        from spawnlaunch.cli import completion
+
+        return completion.script(value)
+    return version() if flag == "--version" else page()
+
+
+def version() -> str:
+    """The line of --version, with all versions that a bug report needs."""
+    from importlib import metadata
+
+    said = [f"Python {sys.version.partition(' ')[0]}"]
+    try:
+        said.append(f"torch {metadata.version('torch')}")
+    except metadata.PackageNotFoundError:
+        said.append("no torch")
+    return f"spawnlaunch {__version__} ({', '.join([*said, *_slurm()])})"
+
+
+def _slurm() -> Iterator[str]:
+    """`Slurm 24.05.3`, where Slurm is installed."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ("srun", "--version"), capture_output=True, text=True, timeout=SLURM_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return
+    if words := done.stdout.split():
+        yield f"Slurm {words[-1]}"
+
+
+def page() -> str:
+    """The page of --help, as wide as the terminal within bounds."""
+    width = min(max(_columns(), NARROWEST), WIDEST)
+    return "\n".join(_lines(width))
+
+
+def _columns() -> int:
+    """COLUMNS, or the width of the terminal that any of our streams is."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and len(told) < 6:
+        return int(told)
+    for fd in (1, 2, 0):
+        try:
+            return os.get_terminal_size(fd).columns
+        except OSError:
+            pass
+    return NARROWEST
+
+
+def _lines(width: int) -> Iterator[str]:
+    yield USAGE
+    for section, said in SECTIONS.items():
+        yield ""
+        if section:
+            yield f"{section}:"
+        if said:
+            margin = "  " if section else ""
+            yield _wrapped(said, width, initial_indent=margin, subsequent_indent=margin)
+            yield ""
+        if not section:
+            yield "options:"
+        for flag in flags.FLAGS:
+            if flag.section == section:
+                yield _row(flag, width)
+    yield ""
+    yield EXAMPLES
+    yield _wrapped(STATUS, width)
+
+
+def _row(flag: flags.Flag, width: int) -> str:
+    """A flag, and what it does: on the same line where there is room, else below."""
+    between = "" if flag.shown.startswith("[=") else " "
+    words = "" if callable(flag.read) or not flag.read else f"{{{','.join(flag.read)}}}"
+    short = [name for name in flag.also if len(name) == 2]
+    head = f"  {', '.join([*short, flag.name])}{between}{flag.shown or words}".rstrip()
+    long = "".join(f"; also {name}" for name in flag.also if len(name) > 2)
+    margin = " " * INDENT
+    body = _wrapped(flag.help + long, width, initial_indent=margin, subsequent_indent=margin)
+    return f"{head:{INDENT}}{body[INDENT:]}" if len(head) < INDENT - 1 else f"{head}\n{body}"

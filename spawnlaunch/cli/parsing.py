@@ -1,0 +1,316 @@
+"""The command line: flags in, a Request out.
+
+Nothing else in the launcher parses argv, and settings from the environment are read here too.
+The flags end where the worker's command begins. From there on every word belongs to that command,
+also one that looks like a flag.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from spawnlaunch.base import errors, reading
+from spawnlaunch.cli import flags, values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # how variables of torchrun's begin
+MOST_OF_LINE = 256  # of a program's first line (BINPRM_BUF_SIZE of the kernel)
+KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag that says so
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags.Request:
+    """Read the command line (without the program's name) into a Request.
+
+    `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
+    (torchrun's) names no other. Raises UsageError; `--help`, `--version` and `--completion`
+    raise Page; no word at all, where no variable says more, raises NoWords.
+    """
+    if not argv:
+        from spawnlaunch.cli import manual
+
+        manual.check_is_told(environ)
+    given, words = read_flags(argv)
+    extra: dict[str, Any] = {}
+    names = " ".join(environ)
+    if any(mark in names for mark in OF_TORCHRUN):
+        from spawnlaunch.cli.torchrun import variables  # few shells export any of them
+
+        given = [*variables.given(environ, given), *given]
+        extra = variables.fields(environ)
+    if "\r" in "".join(environ.values()):
+        from spawnlaunch.cli import slips
+
+        slips.check_variables(environ)
+    fields: dict[str, Any] = {}
+    notes: list[str] = []
+    for flag, text, typed in given:
+        value = read_value(flag, text, typed)
+        if flag.field:
+            fields[flag.field] = value
+        elif value:  # of torchrun's flags that do nothing here
+            notes.append(f"{typed}: {value}")
+    if fields.get("log_dir") == os.devnull:
+        notes += _without_files(fields)
+    kinds = [kind for field, kind in KINDS.items() if fields.pop(field, False)]
+    if len(kinds) > 1:
+        raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
+    request = flags.Request(
+        program=_program(words, *kinds, before=argv[: len(argv) - len(words)]),
+        python=environ.get("PYTHON_EXEC") or python,
+        given=tuple(given),
+        sources={
+            flag.name: typed for flag, _, typed in given if typed.replace("_", "-") != flag.name
+        },
+        notes=(*notes, *extra.pop("notes", ())),
+        **fields,
+        **extra,
+    )
+    _check_together(request)
+    return request
+
+
+def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
+    """Split argv where the worker's command begins.
+
+    Left: our flags, each with its text, None where it has none. Right: the worker's command; after
+    "--" it may begin with a hyphen, and is then the flags of the bundled loop. Raises FlagsError,
+    but with `lenient`, which leaves out what is wrong; a word behind that may be its value.
+    """
+    given: list[flags.Given] = []
+    words = list(argv)
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            break
+        try:
+            given.append(_read_flag(word, words))
+        except errors.FlagsError:
+            if not lenient:
+                raise
+            if "=" not in word and words and not words[0].startswith("-"):
+                del words[0]
+    return given, words
+
+
+def _read_flag(word: str, behind: list[str]) -> flags.Given:
+    """The flag that a word names; its value may be the next word, which is then taken off."""
+    typed, equals, text = word.partition("=")
+    flag = flags.spelt(typed)
+    if flag is None:
+        from spawnlaunch.cli.torchrun import names  # most users type names of ours
+
+        typed, equals, text = names.split(word)
+        flag = names.flag(typed)
+    if flag is None:
+        from spawnlaunch.cli.torchrun import strange_flags  # slow to import, and only needed here
+
+        raise errors.FlagsError(strange_flags.advice(word))
+    if equals and not flag.read:
+        alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
+        raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
+    if not equals and flag.alone is None:
+        if not behind:
+            raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
+        equals, text = "=", behind.pop(0)
+    if text == "--":
+        raise errors.FlagsError(
+            f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
+        )
+    return flag, text if equals else None, typed
+
+
+def _without_files(fields: dict[str, Any]) -> list[str]:
+    """Of --log-dir /dev/null nothing is left: torchrun keeps no files then, and shows everything.
+
+    The result is what is to be said of that.
+    """
+    del fields["log_dir"]
+    given_up = [fields.pop(name, None) for name in ("redirects", "tee")]
+    if not any(map(any, filter(None, given_up))):
+        return []
+    return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
+
+
+def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
+    """The value of a flag; `typed` is its spelling, or the variable it is from.
+
+    Raises UsageError, or Page.
+    """
+    read = flag.read
+    if text and "\r" in text:
+        from spawnlaunch.cli import slips
+
+        slips.check_returns(text, f"{typed}: ")
+    if text is None:
+        found = flag.alone
+    elif callable(read):
+        try:
+            found = read(text)
+        except ValueError as error:
+            raise errors.UsageError(f"{typed}: {error}") from None
+    elif text in read:
+        found = read[text]
+    else:
+        words = ", ".join(map(repr, read))
+        raise errors.UsageError(
+            f"{typed}: invalid choice: {reading.excerpt(text)}; type one of {words}"
+        )
+    if flag.name in ("--help", "--version", "--completion"):
+        from spawnlaunch.cli import manual
+
+        raise flags.Page(manual.asked(flag.name, found))
+    return found
+
+
+def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
+    """Lines about flags that do less than their user may expect."""
+    found = [*request.notes]
+    if request.program == ("bundled", "", ()):
+        found.append(
+            "no script is named, so the bundled training loop runs and writes to runs/; for a "
+            f"script of yours type its path behind the flags, as in {flags.HERE} --nproc 2 train.py"
+        )
+    if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
+        found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
+    if request.nproc is None and "--nproc" in " ".join(request.program.args):
+        from spawnlaunch.cli import programs
+
+        found += programs.behind(request.program)
+    if request.rdzv_conf:
+        from spawnlaunch.cli.torchrun import readers
+
+        found += readers.strange(request.rdzv_conf)
+    if request.need_parent:
+        found += _without_effect(request, several_nodes)
+    return found
+
+
+def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str]:
+    """Lines about flags of a launcher above its workers, where another flag is missing."""
+    if request.tee not in (None, values.StreamsByRank()) and request.log_dir is None:
+        yield "--tee without --log-dir DIR: all is shown, and nothing is kept in files"
+    if request.on_hang == flags.KILL and not request.hang_timeout_s:
+        yield "--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"
+    for flag in ("--restart-window", "--no-restart-status"):
+        if flag in request.need_parent and not request.max_restarts:
+            yield f"{flag} without --max-restarts N: nothing is started anew"
+    if request.hang_timeout_s and several_nodes and request.no_gang:
+        yield (
+            "--hang-timeout: each node listens to its own ranks only, so those that never write "
+            "anything seem to hang"
+        )
+
+
+def _check_together(request: flags.Request) -> None:
+    """Raise UsageError for flags that exclude each other, or need what is not there."""
+    if request.preload:
+        _check_preload(request)
+    if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
+        raise errors.FlagsError(
+            "--rewrite-slurm-env and --no-rewrite-slurm-env exclude each other; leave one out"
+        )
+    if request.program.kind == "bundled" and request.local_rank_arg:
+        raise errors.FlagsError(
+            "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
+            "bundled training loop reads LOCAL_RANK; name a script, or for the loop type "
+            f"{flags.HERE} --nproc 2"
+        )
+    of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
+    if of_ours and not request.explain:
+        from spawnlaunch.cli import programs
+
+        programs.need_torch(request.program, request.python)
+    if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
+        raise errors.FlagsError(
+            "--sysfs-root and --allowed-cpus need --explain; type --explain as well"
+        )
+    if not os.path.isdir(request.sysfs_root):
+        raise errors.UsageError(
+            f"--sysfs-root {request.sysfs_root!r} is no directory; type one that has sys and proc"
+        )
+
+
+def _check_preload(request: flags.Request) -> None:
+    if request.program.kind == "program":
+        raise errors.FlagsError(
+            "--preload is for Python, and --no-python is not; leave one of them out"
+        )
+    if request.python != sys.executable:
+        raise errors.UsageError(
+            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
+            "leave one of them out"
+        )
+
+
+def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str]) -> flags.Program:
+    """What the workers run; `before` are the words before them.
+
+    Raises UsageError, and Instead for a program that starts no workers, or starts its own.
+    """
+    if not words or (words[0].startswith("-") and words[0] != "-"):
+        return _bundled(words, kind)
+    target, args = words[0], tuple(words[1:])
+    if not target:
+        raise errors.UsageError(
+            "the script is an empty word, as an unset variable gives; type its path, or "
+            f"leave it out for the bundled training loop: {flags.HERE}"
+        )
+    if "\r" in target:
+        from spawnlaunch.cli import slips
+
+        slips.check_returns(target, f"the {kind} ")
+    if kind == "program":
+        _check_program(target)
+    if kind != "script":
+        return flags.Program(kind, target, args)
+    is_there = os.path.exists(target)
+    if target != "-" and target not in flags.PROGRAMS and not (is_there and target.endswith(".py")):
+        from spawnlaunch.cli import slips
+
+        slips.check(target, args, before)
+    if target in flags.PROGRAMS or (target != "-" and not is_there):
+        from spawnlaunch.cli import programs
+
+        return programs.named(target, args, is_bare=not before)
+    return flags.Program("script", target, args)
+
+
+def _bundled(args: Sequence[str], kind: str) -> flags.Program:
+    """The bundled loop, unless a flag says that something else is to be run."""
+    if kind == "module":
+        raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
+    if kind == "program":
+        raise errors.FlagsError(
+            f"--no-python needs a program; type {flags.HERE} --no-python ./program"
+        )
+    reading.absolute("runs", "the bundled training loop writes to")
+    return flags.Program("bundled", "", tuple(args))
+
+
+def _check_program(target: str) -> None:
+    """Refuse a program that execvp would not find: on PATH, unless its name has a slash."""
+    places = [""] if os.sep in target else os.get_exec_path()
+    paths = (os.path.join(place, target) for place in places)
+    found = next((path for path in paths if os.access(path, os.X_OK)), None)
+    if found is None:
+        if os.sep in target:
+            raise errors.UsageError(
+                f"program {target!r} is not an executable file; type chmod +x where it is one, or "
+                "leave --no-python out for a script of Python's"
+            )
+        raise errors.UsageError(
+            f"program {target!r} is not on PATH; type its path, as in {flags.HERE} --no-python "
+            "./program"
+        )
+    with suppress(OSError), open(found, "rb") as file:
+        first = file.readline(MOST_OF_LINE)
+        if first.startswith(b"#!") and first.endswith(b"\r\n"):
+            from spawnlaunch.cli import slips
+
+            raise errors.UsageError(slips.of_interpreter(found, first))

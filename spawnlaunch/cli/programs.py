@@ -1,0 +1,86 @@
+"""The programs beside the launcher as words of its command: spawnlaunch check, and the others.
+
+    spawnlaunch --nproc 8 check --all   a worker program, as -m spawnlaunch.check
+    spawnlaunch --nproc 8 train         the bundled loop, as without a script
+    spawnlaunch bench --nproc 8         starts its own workers: no flag of the launcher's before it
+    spawnlaunch top                     starts none, as report and scripts
+
+A file of that name, or a directory that Python can run, is the user's script, and goes before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from spawnlaunch.base import errors, reading
+from spawnlaunch.cli import flags
+
+CHECK = "spawnlaunch.check"
+
+
+def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
+    """What the workers run: the user's script of that name, if there is one, or a program of ours.
+
+    `train` and `check` run in workers. For the others it raises Instead, so that `__main__` becomes
+    `python -m spawnlaunch.WORD` in place of a launch; or FlagsError, where a launcher's flag stands
+    before the word (not `is_bare`); UsageError where there is neither.
+    """
+    if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
+        return flags.Program("script", word, args)
+    if word not in flags.PROGRAMS:
+        raise errors.UsageError(_not_found(word))
+    if word == "train":
+        return flags.Program("bundled", word, args)
+    if word == "check":
+        return flags.Program("module", CHECK, args)
+    if not is_bare:
+        raise errors.FlagsError(
+            f"{word} does not run in workers, so the launcher's flags do nothing there; its "
+            f"own go behind it: type {flags.HERE} {word} --help"
+        )
+    raise flags.Instead(f"spawnlaunch.{word}", *args)
+
+
+def _not_found(word: str) -> str:
+    from difflib import get_close_matches
+
+    seen = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
+    if near := get_close_matches(word, (*flags.PROGRAMS, "--help"), n=1):
+        return f"{seen}; did you mean {flags.HERE} {near[0]}?"
+    here = f"{seen}; check the path, or type"
+    name = word.removesuffix(".py")
+    return f"{here} -m {name} for a module, --no-python {word} for a program"
+
+
+def behind(program: flags.Program) -> Iterator[str]:
+    """A line about --nproc behind a script that does not seem to read it."""
+    if program.kind != "script" or not os.path.isfile(program.target):
+        return
+    try:
+        with open(program.target, "rb") as script:
+            reads_it = b"nproc" in script.read()
+    except OSError:
+        return  # Python will say so
+    for number, word in enumerate(program.args):
+        name, _, value = word.replace("_", "-").partition("=")
+        if name in ("--nproc", "--nproc-per-node") and not reads_it:
+            value = value or "".join(program.args[number + 1 : number + 2])
+            yield (
+                f"{name} {value} stands behind {program.target}, so the script gets it and the "
+                f"launcher does not; type {flags.HERE} {name} {value} {program.target}"
+            )
+            return
+
+
+def need_torch(program: flags.Program, python: str) -> None:
+    """Raise UsageError where a program of ours needs torch, and there is none."""
+    if python == sys.executable and find_spec("torch") is None:
+        what = "the check" if program.target == CHECK else "the bundled training loop"
+        from spawnlaunch.cli import active
+
+        other = active.other(python, os.environ, active.MISSING[0])
+        remedy = other if "PYTHON_EXEC" in other else "type pip install torch"
+        raise errors.UsageError(f"{what} needs torch, which is not installed; {remedy}")

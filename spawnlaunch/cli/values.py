@@ -1,0 +1,345 @@
+"""What the values of flags mean: a reader for each kind of value, and the records that they make.
+
+A reader takes the text and raises ValueError, in whose message is what to type instead.
+
+    --bind auto (default)           a share of the cores next to the device, L3-aligned
+    --bind exclusive                the same without regard to L3 groups
+    --bind node                     all CPUs of the device's NUMA node
+    --bind socket                   all CPUs of the device's package
+    --bind core-complex             one L3 group
+    --bind none                     no binding
+    --bind 48-55:56-63              a list for each local rank
+    --bind 0xff,0xff00              a mask for each local rank, as srun --cpu-bind=mask_cpu takes it
+
+`node`, `socket`, `exclusive` and `core-complex` mean what they mean to torchrun --numa-binding.
+
+    --tee 3                         both streams of all ranks
+    --tee 0:3,11:1                  by local rank
+    --tee r9:3                      by global rank
+
+The same as torchrun's value of --redirects and --tee, without its limits.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.base import cpuset, reading, records
+
+ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
+MAX_PORT = 65535
+MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
+UNITS = {"s": 1, "m": 60, "h": 3600}  # of a time
+MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
+
+AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
+CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
+NAMES = (AUTO, NUMA_NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
+FIRST_PER_L3 = "first-per-l3"
+_MASKS = "mask_cpu:"
+
+PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
+MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
+
+STDOUT, STDERR = 1, 2
+
+# Words of --nproc for the devices of one vendor, as torch calls their kind.
+KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
+PET_NPROC = "PET_NPROC_PER_NODE"  # what torchrun reads in place of --nproc
+
+
+class HostPort(records.NamedTuple):
+    """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
+
+    host: str
+    port: int
+
+
+class NodeCount(records.NamedTuple):
+    """How many nodes work: N, or as many as come, from MIN to MAX."""
+
+    least: int
+    most: int
+
+
+class Policy(records.NamedTuple):
+    """How to bind."""
+
+    name: str = AUTO
+    lists: tuple[cpuset.CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
+    # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
+    reserve: cpuset.CpuSet | str = cpuset.EMPTY
+    smt: bool = True  # False: one hardware thread of each core
+    threads: int | None = None  # physical cores for each rank; None: as many as there are
+
+
+DEFAULT = Policy()
+
+
+class StreamsByRank(records.NamedTuple):
+    """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each.
+
+    any() of it tells whether any stream of any rank is meant.
+    """
+
+    for_all: int = 0
+    by_rank: tuple[tuple[str, int], ...] = ()  # ("9" or "r9", streams); the others have none
+
+    def of(self, rank: int, local_rank: int) -> int:
+        """The streams of one rank.
+
+        >>> streams("3").of(23, 7), streams("0:3,10:1").of(26, 10)
+        (3, 1)
+        >>> streams("r23:2").of(23, 7), streams("r23:2").of(7, 7)
+        (2, 0)
+        """
+        by_rank = dict(self.by_rank)
+        return by_rank.get(f"r{rank}", by_rank.get(str(local_rank), self.for_all))
+
+
+def nproc(text: str) -> int | str:
+    text = text.strip()  # as `wc -l` writes a number
+    if text in ("auto", "gpu", "cpu") or text in KINDS:
+        return text
+    number = int(text) if reading.is_number(text) else 0
+    if 0 < number <= MOST_LOCAL:
+        return number
+    wrong = f"{reading.excerpt(text)} is not a number of workers"
+    if number:
+        most = f"the {MOST_LOCAL} processes that a machine has by default"
+        wrong = f"{text} workers are more than {most}"
+    raise ValueError(f"{wrong}; type --nproc 2 for two, or --nproc auto, gpu or cpu")
+
+
+def name(text: str) -> str | None:
+    """The name of a run or a directory; None for an empty word, as an unset variable gives."""
+    return text or None
+
+
+def path(text: str) -> str:
+    """A file or a directory that is asked for: without it the launch would do less than it says."""
+    if not text:
+        raise ValueError("an empty word, as an unset variable gives; type a path, or leave it out")
+    return text
+
+
+def whole(text: str) -> int:
+    return _number(text, 0, "a whole number; type a number from 0")
+
+
+def positive(text: str) -> int:
+    return _number(text, 1, "a number above 0; type a number from 1")
+
+
+def port(text: str) -> int:
+    return _number(text, 0, "a port; type a number from 1 to 65535", most=MAX_PORT)
+
+
+def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS) -> int:
+    number = text.strip()
+    if reading.is_number(number) and least <= int(number) <= most:
+        return int(number)
+    raise ValueError(f"{reading.excerpt(text)} is not {what}")
+
+
+def nnodes(text: str) -> NodeCount:
+    """N, or torchrun's MIN:MAX.
+
+    >>> nnodes("4"), nnodes("2:4")
+    (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
+    """
+    least, colon, most = text.partition(":")
+    found = NodeCount(positive(least), positive(most if colon else least))
+    if found.least > found.most:
+        raise ValueError(f"{reading.excerpt(text)} runs backwards; type {most}:{least}")
+    return found
+
+
+def host(text: str) -> str:
+    """
+    >>> host("[::1]"), host(" node0 ")
+    ('::1', 'node0')
+    """
+    name, number, wrong = address(text)
+    if wrong:
+        raise ValueError(f"{wrong}; type {name or 'a name or an address'}")
+    if number:
+        raise ValueError(f"{reading.excerpt(text)} has a port; type {name}")
+    return name
+
+
+def master(text: str) -> str:
+    """Likewise, where another flag has the port."""
+    name, number, wrong = address(text)
+    if name and (wrong or number):
+        wrong = wrong or f"{reading.excerpt(text)} has a port, which is another flag's"
+        is_port = reading.is_number(number) and int(number) <= MAX_PORT
+        port = f" --master-port {number}" if is_port else ""
+        raise ValueError(f"{wrong}; type --master-addr {name}{port}")
+    return host(text)
+
+
+def endpoint(text: str) -> HostPort:
+    """
+    >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
+    (HostPort(host='node0', port=29500), HostPort(host='::1', port=29400), HostPort(host='localh...
+    """
+    name, number, wrong = address(text)
+    shown = f"[{name}]" if ":" in name else name
+    if wrong:
+        meant = f"{shown}:{number}" if number else shown
+        raise ValueError(f"{wrong}; type {meant if name else 'HOST:PORT'}")
+    if ":" in name and "[" not in text:
+        raise ValueError(f"{text!r} has several colons; type {shown} or [HOST]:PORT")
+    return HostPort(name, port(number or str(ENDPOINT_PORT)))
+
+
+_NO_HOST = frozenset(" \t\r\n/@,;=?#&|\\\"'`$(){}<>*!^~[]")  # in no name, and in no address
+
+
+def address(text: str) -> tuple[str, str, str]:
+    """The host and the port that a text names, and why it is neither HOST nor HOST:PORT.
+
+    "": there is none. Both are what was meant, where the text has more, as an URL has.
+
+    >>> address("node0:29500"), address("::1")
+    (('node0', '29500', ''), ('::1', '', ''))
+    >>> address("tcp://[::1]:29500")
+    ('::1', '29500', "'tcp://[::1]:29500' has a scheme")
+    """
+    rest, wrong = text.strip(), ""
+    inside, bracket, behind = rest[1:].partition("]") if rest[:1] == "[" else ("", "", "")
+    if bracket and not is_ipv6(inside):
+        rest, wrong = inside + behind, "has brackets around what is no IPv6 address"
+    if "://" in rest or rest.startswith("//"):
+        rest, wrong = rest.partition("//")[2], "has a scheme"
+    if "@" in rest:
+        rest, wrong = rest.rpartition("@")[2], wrong or "has a user"
+    if "/" in rest:
+        rest, wrong = rest.partition("/")[0], wrong or "has a path"
+    name, colon, number = rest.rpartition(":")
+    if not colon or "]" in number or is_ipv6(rest):
+        name, number = rest, ""
+    if is_ipv6(name.strip("[]")):
+        name = name.strip("[]")
+    elif ":" in name:
+        name, wrong = "", wrong or "has several colons, and is no IPv6 address"
+    if not name or not _NO_HOST.isdisjoint(name):  # `hostname -I` writes all addresses of a host
+        name, wrong = "", wrong or "is not one host"
+    return name, number, wrong and f"{reading.excerpt(text)} {wrong}"
+
+
+def is_ipv6(text: str) -> bool:
+    """Whether a text is an address of IPv6, with an interface behind it or without."""
+    if ":" not in text:
+        return False
+    import _socket as socket
+
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except OSError:
+        return False
+    return True
+
+
+def backend(text: str) -> str:
+    if text in ("static", "c10d"):
+        return text
+    raise ValueError(
+        f"{reading.excerpt(text)} is not served; leave the flag out, or type static or c10d"
+    )
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, with or without a fraction; 90s, 5m and 2h are 90, 300 and 7200."""
+    unit = UNITS.get(text[-1:], 0)
+    number = text[:-1] if unit else text
+    if reading.is_number(number.replace(".", "", 1), MAX_DIGITS_OF_TIME):
+        return float(number) * (unit or 1)
+    raise ValueError(
+        f"{reading.excerpt(text)} is not a time in seconds; type a number, as 30, 2.5 or 5m"
+    )
+
+
+def streams(text: str) -> StreamsByRank:
+    if text in ("0", "1", "2", "3"):
+        return StreamsByRank(for_all=int(text))
+    by_rank = []
+    for entry in text.split(","):
+        rank, _, which = entry.partition(":")
+        number = rank.removeprefix("r")
+        if not (reading.is_number(number) and which in ("0", "1", "2", "3")):
+            raise ValueError(
+                f"{reading.excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for "
+                "stderr, 3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
+            )
+        if which != "0":
+            by_rank.append((rank[: -len(number)] + str(int(number)), int(which)))
+    return StreamsByRank(by_rank=tuple(by_rank))
+
+
+def bind(text: str) -> Policy:
+    if text in NAMES:
+        return Policy(text)
+    if text.startswith((_MASKS, "0x", "0X")):
+        masks = text.removeprefix(_MASKS).split(",")
+        return Policy(LIST, tuple(cpuset.parse_mask(mask) for mask in masks))
+    if not text[:1].isdigit():
+        raise ValueError(
+            f"{text!r} is no way to bind; choose one of {', '.join(NAMES)}, or give each local "
+            "rank its CPUs, as in 48-55:56-63"
+        )
+    return Policy(LIST, tuple(cpuset.parse(item) for item in _lists(text)))
+
+
+def _lists(text: str) -> list[str]:
+    """The lists between the colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
+    lists: list[str] = []
+    for piece in text.split(":"):
+        if lists and "/" in piece:
+            lists[-1] += f":{piece}"
+        else:
+            lists.append(piece)
+    return lists
+
+
+def reserve(text: str) -> cpuset.CpuSet | str:
+    """The CPUs of a list, or FIRST_PER_L3 as it is."""
+    try:
+        return text if text == FIRST_PER_L3 else cpuset.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; or type {FIRST_PER_L3}") from None
+
+
+def ranks(text: str) -> frozenset[int]:
+    """
+    >>> sorted(ranks("0,4-6"))
+    [0, 4, 5, 6]
+    """
+    try:
+        return cpuset.parse(text)  # the same notation
+    except ValueError:
+        raise ValueError(
+            f"{reading.excerpt(text)} is no list of ranks; type numbers: 0,4-7"
+        ) from None
+
+
+def statuses(text: str) -> frozenset[int]:
+    """
+    >>> sorted(statuses("2,75"))
+    [2, 75]
+    """
+    numbers = [number for number in text.split(",") if number]
+    if all(reading.is_number(number) and int(number) < 256 for number in numbers):
+        return frozenset(map(int, numbers))
+    raise ValueError(
+        f"{reading.excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75"
+    )
+
+
+def modules(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(
+                f"{reading.excerpt(name)} is no module; type names such as torch,numpy"
+            )
+    return names

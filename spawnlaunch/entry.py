@@ -1,0 +1,120 @@
+"""The command line of a process that is a launcher (`__main__.take_process`), and its errors."""
+
+import os
+import sys
+from contextlib import suppress
+
+from spawnlaunch.base import errors, printing, say
+from spawnlaunch.base.signals import STOP, signal
+
+STREAMS = ("stdin", "stdout", "stderr")
+TELL_S = 5.0  # at most, to tell other launchers that this one was told to end
+
+
+def main(blocked: frozenset[int], *before: str) -> int:
+    """Run the command line of this process, with words before it; the result is its exit status.
+
+    `blocked` is the signals that the workers are started with blocked.
+
+    After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
+    """
+    argv = (*before, *sys.argv[1:])
+    kept = (signal.SIG_IGN, None)
+    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in kept}
+    closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
+    try:
+        try:
+            for each in before_us:
+                signal.signal(each, _stop)
+            try:  # not above: these are so many that a signal may come meanwhile
+                from spawnlaunch import walk
+            except OSError as error:
+                return _cannot_load(error, argv)
+            if None in (sys.stdin, sys.stdout, sys.stderr):
+                closed = _hold_closed()
+            status = walk.walk(argv, dict(os.environ), closed, blocked)
+            os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
+        finally:
+            for each, how in before_us.items():
+                signal.signal(each, how)
+    except KeyboardInterrupt as stopped:
+        from spawnlaunch.run import unable
+
+        (signum,) = stopped.args
+        # Who they are may be asked of a name server that says nothing.
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
+        signal.setitimer(signal.ITIMER_REAL, TELL_S)
+        unable.tell(argv, os.environ, 128 + signum, "", signum)
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+        return 128 + int(signum)  # of PID 1
+    except ImportError as error:
+        return _cannot_load(error, argv)
+    except Exception as error:
+        return _instead(error, argv, closed, blocked)
+
+
+def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
+    """Say that the package is not whole, as far as that goes; the result is the exit status."""
+    words = f"cannot load a module of its own: {error}"
+    more = "the package may have been replaced or removed meanwhile; type the command again"
+    os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
+    with suppress(Exception):  # what tells the others may be missing as well
+        from spawnlaunch.run import unable
+
+        unable.tell(argv, os.environ, os.EX_OSERR, words)
+    return os.EX_OSERR
+
+
+def _instead(
+    why: Exception, argv: tuple[str, ...], closed: tuple[str, ...], blocked: frozenset[int]
+) -> int:
+    """Do or say what is to be done or said in place of a launch; the result is the exit status."""
+    from spawnlaunch.cli import flags  # as `walk`: not before signals are heard
+
+    if isinstance(why, errors.UsageError):
+        from spawnlaunch.run import shared_errors
+
+        shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
+        return errors.WRONG_USE
+    if isinstance(why, flags.NoWords):
+        say.write(str(why))
+        return errors.WRONG_USE
+    if isinstance(why, flags.Instead):
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.execv(sys.executable, (sys.executable, "-m", *why.args))
+    if isinstance(why, flags.Page):
+        return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
+    from spawnlaunch.run import refused, unable
+
+    return refused.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+
+
+def _stop(signum: int, _: object) -> None:
+    """A signal that means to end the job came while there is nobody yet to pass it on to."""
+    raise KeyboardInterrupt(signum)
+
+
+def _hold_closed() -> tuple[str, ...]:
+    """Put /dev/null where a standard stream was closed at our start, as by `>&-`; their names.
+
+    The next descriptor that anybody opens would take their number, and what is written to "stdout"
+    would end in a pipe of ours. Python has None in place of such a stream.
+    """
+    closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
+    for name in closed:
+        fd, mode = STREAMS.index(name), "r" if name == "stdin" else "w"
+        try:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
+        except OSError as error:
+            if fd:
+                why = f"{name} is closed, and there is no {os.devnull} to have instead"
+                raise errors.UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
+            null, other = os.pipe()  # which has come to its end
+            os.close(other)
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+        os.set_inheritable(fd, True)
+        setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115  it stays open to the end
+    return closed

@@ -1,0 +1,391 @@
+"""The words for what happened, and the files that tell of it to programs.
+
+One line is said when something happens, and a report of all ranks at the end. The report ends with
+the first failure's own traceback, so that it is what a person sees last. Few launches come to this.
+
+A worker's error file has the format of torch.distributed.elastic.multiprocessing.errors:
+
+    {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...",
+                                                             "timestamp": "1760000000"}}}
+
+where older versions, and programs of the user's, write a plain string as the outer "message".
+
+The file of --result is:
+
+    {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
+     "why": "rank 1 on node0 (pid 4714) exited with status 7 after 1.2 s",
+     "run_id": "20261127T093015Z-1c9e04f2", "oom": null,
+     "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
+                   "seconds": 8.5}, ...],
+     "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
+                "told": "SIGTERM", "seconds": 1.25, "user_seconds": 1.1, "system_seconds": 0.1,
+                "peak_bytes": 52428800, "involuntary_switches": 7, "major_faults": 0}, ...]}
+
+`status` is an exit status as the shell has it; 74 without a cause means that output was lost.
+`signal` names what ended a rank (above: the launch), `told` what the launcher had sent it before;
+both are null where there was nothing. `restarts` has one entry for each attempt that was followed
+by another, with the rank that failed first; all else is about the last attempt. Of the ranks of
+other nodes only rank, status and signal are known here; status null is of one that was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from spawnlaunch import failures
+from spawnlaunch.base import cpuset, errors, machine, reading, say
+from spawnlaunch.base.signals import signal
+from spawnlaunch.cli import active, flags
+from spawnlaunch.node import cgroup
+from spawnlaunch.run import decisions, environment, files, launches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
+TELLING = 0.1  # share of the memory from which on it may explain a SIGKILL
+TAIL_BYTES = 16384
+TAIL_LINES = 60
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def announced(
+    what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
+) -> str:
+    """The line for what `Decisions` announces; `ranks` still run, and have `grace_s` to end."""
+    grace, host = f"{grace_s:g} s", launch.hostname
+    match what:
+        case "interrupt":
+            return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
+        case "again":
+            return "SIGINT again: killing the workers"
+        case "silent":
+            limit = f"{launch.request.hang_timeout_s:g} s"
+            return f"no output from any rank for {limit}"
+        case "overdue":
+            return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
+        case "stuck":
+            return (
+                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {decisions.STUCK_S:g} s "
+                "and must be stuck in the kernel (a lost file system, a wedged driver); waiting "
+                "for it"
+            )
+    assert not isinstance(what, str)
+    if what.kind == "failure":
+        return f"{what.in_words}; stopping {_ranks(ranks)}"
+    if what.kind == "gone":
+        return f"{what.in_words}: ended the workers"
+    return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
+
+
+def still_stopped(ranks: Iterable[int], launch: launches.Launch) -> str:
+    """Said where workers have been stopped for --hang-timeout."""
+    who, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
+    are = "is" if len(who) == 1 else "are"
+    return f"{_ranks(who)} on {launch.hostname} {are} stopped, for {limit} now"
+
+
+def ended_early(cause: failures.Cause, request: flags.Request) -> str:
+    """Said when the launch is to end while modules are imported for workers to come."""
+    return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
+
+
+def summary(result: launches.LaunchResult, hostname: str) -> Iterator[str]:
+    """How a launch ended that failed, the first failure first, or that was told to end."""
+    cause, first = result.cause, result.first_failure
+    listed = _listed(result)
+    if cause and first and first.code > 0:
+        are_alike = listed and all(one.code == first.code for one in listed)
+        if are_alike or (first.code == errors.WRONG_USE and all(map(_is_refused, listed))):
+            yield _all_alike(cause, result)
+            return
+    if cause and first:
+        first_of = " first" if listed else ""
+        yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+    width = len(str(max((one.rank for one in result.exits), default=0)))
+    for one in listed:
+        yield f"  {failures.worker(one.rank, hostname, one.pid, width)} {_how(one)}"
+    if first:
+        yield from _memory_of(first)
+    elif cause and cause.oom:
+        yield cause.oom
+
+
+def _listed(result: launches.LaunchResult) -> list[launches.WorkerExit]:
+    """The other ranks, beside the first failure; where there is none, those that ended otherwise.
+
+    Who ended as workers do that are told to is not listed then; who had to be killed was named.
+    """
+    first = result.first_failure
+    others = sorted(one for one in result.exits if one != first)
+    if first:
+        return others
+    are_alike = len({one.code for one in others}) < 2
+    return [] if are_alike else [one for one in others if one.code not in (0, -one.sent)]
+
+
+def _is_refused(one: launches.WorkerExit) -> bool:
+    """Whether a rank came to what the first had come to, or was ended before it could."""
+    return one.code == errors.WRONG_USE or _is_stopped(one)
+
+
+def _all_alike(cause: failures.Cause, result: launches.LaunchResult) -> str:
+    """All ranks have come to the same: one line for all of them."""
+    others = [one.rank for one in result.exits if one != result.first_failure]
+    first_of = " first" if others else ""
+    line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+    if len({one.code for one in result.exits}) == 1 < len(result.exits):
+        return f"{line}, and so did all other ranks"
+    return f"{line}; the launcher stopped {_ranks(sorted(others))}" if others else line
+
+
+def after_restarts(n: int) -> str:
+    return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
+
+
+def _memory_of(first: launches.WorkerExit) -> Iterator[str]:
+    """How much memory a rank had used, if somebody has killed it and that may be the reason."""
+    if not first.used or first.code != -signal.SIGKILL or first.sent:
+        return
+    counted = cgroup.memory_kills()
+    limit = machine.sysconf("SC_PHYS_PAGES") * machine.sysconf("SC_PAGE_SIZE")
+    if counted and counted.limit:
+        limit = min(limit, counted.limit)
+    peak = first.used.ru_maxrss * MAXRSS_BYTES
+    if peak >= TELLING * limit:
+        share = f"{peak / limit:.0%} of the {limit >> 20} MiB that there are"
+        yield f"rank {first.rank} had used {peak >> 20} MiB, {share}"
+
+
+def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills | None) -> str:
+    """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; "": another."""
+    if before is None or after is None or after.killed <= before.killed:
+        return ""
+    n, limit = after.killed - before.killed, after.limit
+    shown = f", whose limit is {limit >> 20} MiB" if limit and limit < 1 << 60 else ""
+    return (
+        f"out of memory: meanwhile the kernel killed {n} process{'es' if n > 1 else ''} of this "
+        f"cgroup{shown} ({after.path}: oom_kill {before.killed} to {after.killed})"
+    )
+
+
+def _how(one: launches.WorkerExit) -> str:
+    """How another rank ended: by itself, or because it was told to."""
+    if one.left:
+        return "could not be killed"
+    if _is_stopped(one):
+        return "was stopped by the launcher" + " (SIGKILL)" * (one.code == -signal.SIGKILL)
+    told = f" after {failures.signal_name(one.sent)} from the launcher" if one.sent else ""
+    return failures.how_it_ended(one.code) + told
+
+
+def _is_stopped(one: launches.WorkerExit) -> bool:
+    """Whether it was the launcher's signal that ended it."""
+    ours = (-one.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
+    return bool(one.sent) and not one.left and one.code in ours
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    listed = cpuset.format(ranks)
+    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
+
+
+# What a worker left about its failure
+
+
+def last_words(failure: launches.WorkerExit) -> str | None:
+    """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
+    words = traceback_in(read(failure.error_file))
+    return words[-TAIL_BYTES:] if words else _said_last(failure)
+
+
+def traceback_in(record: Any) -> str | None:
+    """The traceback in the content of an error file, else its message."""
+    message = record.get("message") if isinstance(record, dict) else None
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, dict):
+        return None
+    extra = message.get("extraInfo")
+    stack = extra.get("py_callstack") if isinstance(extra, dict) else None
+    text = stack or message.get("message")
+    return text if isinstance(text, str) else None
+
+
+def read(path: str | None) -> Any:
+    """The content of an error file; None where there is none, or nothing that makes sense.
+
+    A worker may have left anything there, which a parser may fail of in any way.
+    """
+    text = path and reading.file_text(path)
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except Exception:  # also RecursionError and MemoryError
+        return None
+
+
+def _said_last(failure: launches.WorkerExit) -> str | None:
+    """The last lines that a worker wrote to its stderr, wherever that went."""
+    if failure.tail:
+        lines = failure.tail.splitlines()
+    else:
+        found = reading.end_of_file(failure.stderr, TAIL_BYTES) if failure.stderr else None
+        text, is_all = found or ("", True)
+        lines = text.splitlines()[not is_all :]
+    return "\n".join(lines[-TAIL_LINES:]) or None
+
+
+def is_shown(words: str, shown: str) -> bool:
+    """Whether what was shown last has the words whole: where there is a traceback, from there on.
+
+    That in an error file begins at the line that called `record`; what is shown has those above it.
+    """
+    _, header, rest = words.partition(TRACEBACK)
+    before, there, _ = shown.partition((rest if header else words).strip())
+    return bool(there) and header in before
+
+
+def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
+    """Say the words that a worker has left."""
+    say.say([f"the last lines of rank {rank} on {host}:"], patience_s)
+    say.write(words.rstrip("\n") + "\n", patience_s)
+
+
+def say_words(one: launches.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
+    """Say what a failed worker has left, unless it was `shown` last (None: all was), and where."""
+    words = last_words(one)
+    if words and shown is not None and not is_shown(words, shown):
+        say_last(one.rank, host, words, patience_s)
+    say_where(one, patience_s)
+
+
+def say_environment(one: launches.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
+    """Say it where a module is missing, and the active environment is not the workers'."""
+    request, is_by_itself = launch.request, one.tail is None and not one.stderr
+    if one.code != 1 or request.program.kind == "program":
+        return
+    words = last_words(one)
+    line = active.other(request.python, launch.environ, None if is_by_itself else words or "")
+    say.say([line] * bool(line), patience_s)
+
+
+def say_where(one: launches.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
+    """Name the file that has what a failed worker wrote, if one was kept."""
+    kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
+            if path not in (None, os.devnull)]  # fmt: skip
+    if kept:
+        name, path = kept[0]
+        say.say([f"the {name} of rank {one.rank} is in {path}"], patience_s)
+
+
+# Files for programs
+
+
+def write_files(
+    result: launches.LaunchResult,
+    launch: launches.Launch,
+    elsewhere: Iterable[tuple[int, int | None]] | None = (),
+) -> int:
+    """Leave those that were asked for; the result is the exit status.
+
+    `elsewhere` is that of `write_result`; None: another node has the file of --result.
+    """
+    status, failure = result.status, result.first_failure
+    if launch.result and elsewhere is not None and not write_result(result, launch, elsewhere):
+        status = status or os.EX_IOERR
+    if result.cause and failure and launch.error_file:
+        copy_error_file(result.cause, failure, launch.error_file)
+    return status
+
+
+def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: str) -> None:
+    """Leave the first failure in the error file that the user named, or say why not."""
+    record = read(failure.error_file)
+    if not isinstance(record, dict):
+        stack, now = _said_last(failure) or "", str(int(machine.time()))
+        words = cause.in_words
+        extra = {"py_callstack": stack, "timestamp": now}
+        record = {"message": {"message": words, "extraInfo": extra}}
+    if isinstance(record.get("message"), dict):
+        record["message"].setdefault("errorCode", failures.exit_status(failure.code))
+    _write(record, path, environment.ERROR_FILE)
+
+
+def write_result(
+    result: launches.LaunchResult,
+    launch: launches.Launch,
+    elsewhere: Iterable[tuple[int, int | None]] = (),
+) -> bool:
+    """Write the file of --result, ranks in their order, or say why not.
+
+    `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
+    """
+    record: dict[str, Any] = {
+        "status": result.status,
+        **dict.fromkeys(("cause", "why", "signal", "first_failure")),
+        "host": launch.hostname,
+        "run_id": launch.resolution.world.run_id,
+        "oom": None,
+        "restarts": [_restart(cause) for cause in result.restarted],
+        "ranks": [as_json(one) for one in sorted(result.exits)],
+    }
+    if cause := result.cause:
+        record.update(cause=cause.kind, why=cause.in_words, oom=cause.oom or None)
+        if cause.kind == "signal":
+            record["signal"] = _signal(cause.code)
+        elif cause.kind == "failure":
+            record["first_failure"] = cause.rank
+    for rank, code in elsewhere:
+        status = None if code is None else failures.exit_status(code)
+        record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
+    record["ranks"].sort(key=lambda one: one["rank"])
+    return _write(record, launch.result or "", "--result", indent=1)
+
+
+def _restart(cause: failures.Cause) -> dict[str, Any]:
+    return {
+        "cause": cause.kind,
+        "rank": cause.rank if cause.kind == "failure" else None,
+        "status": cause.status(),
+        "signal": _signal(cause.code),
+        "seconds": round(cause.after_s, 3),
+    }
+
+
+def as_json(one: launches.WorkerExit) -> dict[str, Any]:
+    """How a rank ended, and what it used; null where that is not known."""
+    used = one.used
+    return {
+        "rank": one.rank,
+        "local_rank": one.local_rank,
+        "pid": one.pid,
+        "status": failures.exit_status(one.code),
+        "signal": _signal(one.code),
+        "told": _signal(-one.sent),
+        "seconds": round(one.after_s, 3),
+        "user_seconds": round(used.ru_utime, 3) if used else None,
+        "system_seconds": round(used.ru_stime, 3) if used else None,
+        "peak_bytes": used.ru_maxrss * MAXRSS_BYTES if used else None,
+        "involuntary_switches": used.ru_nivcsw if used else None,
+        "major_faults": used.ru_majflt if used else None,
+    }
+
+
+def _signal(code: int) -> str | None:
+    return failures.signal_name(-code) if code < 0 else None
+
+
+def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
+    """The file, whole or not at all."""
+    try:
+        files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
+    except OSError as error:
+        say.say([f"cannot write {what} {path}: {error.strerror}; name another file"])
+        return False
+    return True

@@ -1,0 +1,114 @@
+"""The stacks of a process that does not tell them itself, from py-spy, where it is installed.
+
+py-spy reads the other's memory, which needs the right to trace it: as root, or where the kernel
+lets a process trace others of its user (ptrace(2), "Ptrace access mode checking"). `--nonblocking`
+leaves the process running; who hangs does not change its stack under the reader.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from spawnlaunch.base import events, machine
+from spawnlaunch.base.signals import signal
+from spawnlaunch.node import proc
+
+PATIENCE_S = 10.0  # with py-spy
+CHUNK_BYTES = 1 << 16
+
+
+def find_py_spy() -> str | None:
+    """The program: beside our interpreter, or on PATH."""
+    for place in (os.path.dirname(sys.executable), *os.get_exec_path()):
+        path = os.path.join(place, "py-spy")
+        if machine.access(path, os.X_OK):
+            return path
+    return None
+
+
+def look(pid: int, loop: events.Loop, told: Callable[[str, str], None]) -> Spying | None:
+    """Ask py-spy.
+
+    `told` gets how it was told, and the text: without stacks the name of the program, and "" of a
+    process that has ended. The result is the run of py-spy, if there is one, until then.
+    """
+
+    def spied(text: str, why: str) -> None:
+        told(*(("by py-spy", text) if text else untold(pid, f"py-spy: {why}")))
+
+    program = find_py_spy()
+    if program is None:
+        told(*untold(pid, "py-spy is not installed"))
+        return None
+    try:
+        return Spying(program, pid, loop, spied)
+    except OSError as error:
+        spied("", str(error.strerror))
+        return None
+
+
+def untold(pid: int, why: str) -> tuple[str, str]:
+    """The reason why there are no stacks, and whose; "" where the process has ended."""
+    try:
+        name = proc.stat(str(pid))[1].decode(errors="replace")
+    except OSError:
+        return why, ""
+    return why, f"in {name}, whose stacks nobody tells\n"
+
+
+class Spying:
+    """One run of py-spy; `told` gets the stacks, or "" and the reason why there are none.
+
+    Raises OSError where it cannot be started. It is a child of ours, reaped by who reaps orphans.
+    """
+
+    def __init__(self, program: str, pid: int, loop: events.Loop, told: Callable[[str, str], None]):
+        self._loop = loop
+        self._told = told
+        self._text = bytearray()
+        self._fd, theirs = machine.pipe()
+        command = [program, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
+        output = [(os.POSIX_SPAWN_DUP2, theirs, fd) for fd in (1, 2)]
+        try:
+            child = machine.posix_spawn(
+                program, command, os.environ, file_actions=output, setsigmask=()
+            )
+        except OSError:
+            machine.close(self._fd)
+            raise
+        finally:
+            machine.close(theirs)
+        self._pidfd = machine.open_pidfd(child)
+        loop.watch(self._fd, self._read)
+        loop.alarm(self._too_late, PATIENCE_S)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        self._loop.alarm(self._too_late, None)
+        self._loop.forget(self._fd)
+        machine.close(self._fd)
+        if self._pidfd is not None:
+            machine.signal_pidfd(self._pidfd, signal.SIGKILL)
+            machine.close(self._pidfd)
+
+    def _too_late(self) -> None:
+        self.cancel()
+        self._told("", f"no answer in {PATIENCE_S:g} s")
+
+    def _read(self) -> None:
+        chunk = machine.read(self._fd, CHUNK_BYTES)
+        self._text += chunk
+        if not chunk:
+            self.cancel()
+            text = self._text.decode(errors="replace")
+            if "\nThread " in text:
+                self._told(text, "")
+            else:
+                self._told("", _reason(text))
+
+
+def _reason(text: str) -> str:
+    lines = text.splitlines()
+    return lines[0].removeprefix("Error: ").rstrip(".") if lines else "said nothing"

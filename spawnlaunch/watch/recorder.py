@@ -1,0 +1,172 @@
+"""The process behind --record: samples and events of one launch on this node, as JSON lines.
+
+A file for each launch and node (begin.py has its name), one object a line. `kind` tells what it is,
+`time` is seconds since 1970:
+
+    start     "launch": the mark of the run, "host", "command", and "explain": all that
+              --explain=json prints of the launch: world, sources, node, workers
+    attempt   workers were started: "restart" from 0, "pids" by rank, "since" when (monotonic
+              clock, seconds), and "world": variables that were not known before nodes had met
+    output    the first line of "rank" was seen
+    collective  the bundled loop says that the first one of "rank" is over; "at" is when
+    sample    "ranks", and for each figure a list in their order: cpu (cores used), memory, peak,
+              memory_below, threads, processes, reads, writes, quiet_s, device_use, device_memory,
+              device_temperature, device_clock, phase, step, loss, rate, data_s, compute_s, wait_s;
+              see usage.py, device_use.py and progress.py; null is not known, a figure that no rank
+              has is left out
+    waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
+              it waited for others in collectives, and others for it (rollcall/culprits.py)
+    note      what stands out for the first time, and each place of a hang: "rank", "note"
+              (notes.py has the kinds), "words"
+    said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
+    roll      the roll was called: "words", a line for each group of ranks, the smallest first, and
+              "groups" of them, each with its "ranks"
+    ended     a rank: what --result has of it
+    restart   "words"
+    end       "status", "cause", "words" of the report, and "traceback" of the first failure
+
+Samples are taken twice a second at first, and ever more rarely: every fiftieth of what has passed,
+at most every ten seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import Any, TextIO
+
+from spawnlaunch.base import machine
+from spawnlaunch.run import files
+from spawnlaunch.watch import device_use, notes, usage, waiting
+
+SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.02
+OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
+             "quiet_s")  # fmt: skip
+OF_A_DEVICE = ("use", "memory", "temperature", "clock")
+OF_THE_LOOP = ("phase", "step", "loss", "rate", "data_s", "compute_s", "wait_s")
+NICE = 10  # beside workers that want the processors
+
+
+def main(path: str, mark: str) -> None:
+    """Record what comes through stdin, and samples of the launch's ranks, until stdin ends."""
+    with suppress(OSError):
+        os.nice(NICE)
+    try:
+        with open(files.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
+            _Recording(file, mark).run()
+    except OSError as error:
+        print(f"spawnlaunch: cannot write {path}: {error.strerror}; the record ends here",
+              file=sys.stderr, flush=True)  # fmt: skip
+        while machine.read(0, 1 << 16):  # it has been said: the launcher need not say it again
+            pass
+
+
+class _Recording:
+    def __init__(self, file: TextIO, mark: str) -> None:
+        self._file, self._mark = file, mark
+        self._rest = b""
+        self._began = self._due = machine.monotonic()
+        self._since: dict[str, float] = {}  # by rank, when a worker was started
+        self._seen: set[tuple[str, int, str, str]] = set()  # what is told once in an attempt
+        self._sampler = usage.Sampler(device_use.Meter(), lambda rank: rank.launch == self._mark)
+        self._histories = notes.Histories()
+        self._waiting = waiting.Inquiry()
+
+    def run(self) -> None:
+        """Record until the pipe ends."""
+        while True:
+            left_s = max(0.0, self._due - machine.monotonic())
+            files = [0, *self._waiting.fds]
+            ready = select.select(files, [], [], left_s)[0]
+            if self._waiting.read():
+                self._judge()
+            if 0 in ready:
+                data = machine.read(0, 1 << 16)
+                if not data:
+                    return
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._told(json.loads(line))
+            elif machine.monotonic() >= self._due:  # a sample of many ranks takes seconds
+                self._sample()
+
+    def _told(self, event: dict[str, Any]) -> None:
+        if event["kind"] == "attempt":
+            self._since = event["since"]
+            self._seen.clear()
+            self._due = machine.monotonic() + SHORTEST_S
+        self._write(event)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def _sample(self) -> None:
+        now = machine.monotonic()
+        samples = [one for one in self._sampler.sample() if one.memory]  # else it is ending
+        self._due = now + min(LONGEST_S, max(SHORTEST_S, SHARE * (now - self._began)))
+        if not samples:
+            return
+        self._histories.add(samples)
+        for one in samples:
+            self._first(one)
+        self._write(columns(samples))
+        self._waiting.ask(samples)
+        for note in self._histories.notes().get(self._mark, ()):
+            self._once("note", note.rank, note=note.kind, words=note.words)
+
+    def _judge(self) -> None:
+        verdict = self._waiting.verdicts.get(self._mark)
+        if verdict and verdict.shares:
+            ranks = sorted(verdict.shares)
+            shares = {
+                name: [_short(getattr(verdict.shares[rank], name)) for rank in ranks]
+                for name in ("waits", "waited_for")
+            }
+            now = round(machine.time(), 3)
+            self._write({"kind": "waits", "time": now, "ranks": ranks, **shares})
+        for note in self._waiting.findings().get(self._mark, ()):
+            hangs_at = note.words.partition(" so far, ")[2]  # elsewhere it is another hang
+            self._once("note", note.rank, hangs_at, note=note.kind, words=note.words)
+
+    def _first(self, one: usage.Sample) -> None:
+        since = self._since.get(str(one.rank))
+        if one.said_at is not None and since is not None and one.said_at > since:
+            self._once("output", one.rank)
+        if one.progress and one.progress.first_collective:
+            self._once("collective", one.rank, at=round(one.progress.first_collective, 3))
+
+    def _once(self, kind: str, rank: int, where: str = "", **values: Any) -> None:
+        key = (kind, rank, values.get("note", ""), where)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._write({"kind": kind, "time": round(machine.time(), 3), "rank": rank, **values})
+
+
+def columns(samples: list[usage.Sample]) -> dict[str, Any]:
+    """A sample of all ranks as one line: a list for each figure."""
+    parts = (
+        ("", OF_A_RANK, samples),
+        ("device_", OF_A_DEVICE, [one.device for one in samples]),
+        ("", OF_THE_LOOP, [one.progress for one in samples]),
+    )
+    figures = {
+        f"{prefix}{name}": [each and _short(getattr(each, name)) for each in ranks]
+        for prefix, names, ranks in parts
+        for name in names
+    }
+    return {
+        "kind": "sample",
+        "time": round(samples[0].time, 3),
+        "ranks": [one.rank for one in samples],
+        **{
+            name: each for name, each in figures.items() if any(value is not None for value in each)
+        },
+    }
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -1,0 +1,147 @@
+"""Launches that cannot be what their user means: refused, with the lines to type instead.
+
+A line is what the user typed, but for what has to be otherwise.
+Only errors need this, so only they import it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from shlex import join
+
+from spawnlaunch.base import errors
+from spawnlaunch.cli.flags import Request, words_of
+from spawnlaunch.node import proc
+from spawnlaunch.world import identity, managers
+from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.managers.slurm import srun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
+PLACES = ("--standalone", "--nnodes", "--node-rank")
+CALLED = os.path.abspath(f"{__file__}/../../calling/called.py")
+OTHERS = "(all other options as they were, and no -n)"
+WRAPPERS = "a wrapper (env -i, srun --export=NONE, sudo, a container)"
+OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
+
+
+def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
+    """The command line as it was typed, with other flags."""
+    flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
+    if sys.argv[0] == CALLED:
+        return _called(flags, *sys.argv[1:3])
+    # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
+    launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    return join([*launcher, *flags, *words_of(request.program)])
+
+
+def _called(flags: list[str], caller: str, directory: str) -> str:
+    """The command line of the process that called spawnlaunch.launch, and what to call it with."""
+    words = (proc.read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
+    # Not the file of --result, which spawnlaunch.launch itself has named.
+    pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
+    keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
+    return f"{join(words)} with launch({', '.join(('...', *keywords))})"
+
+
+def alone(request: Request) -> str:
+    """For this machine alone."""
+    return typed(request, "--standalone", without=PLACES)
+
+
+def as_tasks(request: Request) -> str:
+    """For a task that is a rank."""
+    return typed(request, without=OF_A_LAUNCHER)
+
+
+def can_be_tasks(request: Request) -> bool:
+    """Whether no flag asks for what needs a launcher above the workers."""
+    return not request.need_parent and (request.log_dir is None or request.redirects is not None)
+
+
+def launcher_per_node(
+    request: Request, manager: identity.Manager, environ: identity.Environ, n: int
+) -> str:
+    """For one launcher on each node, with `n` workers unless the user said how many."""
+    nproc = () if request.nproc is not None else (f"--nproc={n}",)
+    return manager.launchers_line(environ, typed(request, *nproc, without=PLACES))
+
+
+def refuse_several_launchers(
+    it: identity.Evidence, manager: identity.Manager, several: identity.Fact
+) -> None:
+    """A launcher in each of several tasks on a node would start too many workers."""
+    request, environ, n = it.request, it.environ, several.value
+    lines = [f"one launcher per node: {launcher_per_node(request, manager, environ, n)}"]
+    if can_be_tasks(request):
+        line = manager.tasks_line(environ, as_tasks(request), n)
+        lines.append(f"one task per rank: {line}")
+    raise errors.UsageError(
+        f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
+        f"in each of them cannot start workers too; type {OTHERS} " + "; or ".join(lines)
+    )
+
+
+def refuse_idle_shell(
+    it: identity.Evidence,
+    manager: identity.Manager,
+    nodes: identity.Fact | None,
+    tasks: identity.Fact | None,
+) -> None:
+    """The shell of a job would leave the job's other nodes or tasks unused: srun was forgotten."""
+    request, environ = it.request, it.environ
+    counts = ((nodes, "nodes"), (tasks, "tasks"))
+    has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
+    if request.nproc is None and can_be_tasks(request):
+        line = srun.as_the_job(environ, as_tasks(request))
+    else:
+        n = -(-tasks.value // nodes.value) if tasks and nodes else 1
+        line = launcher_per_node(request, manager, environ, n)
+    raise errors.UsageError(
+        f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
+        f"missing; type {line}; or, for this machine alone: {alone(request)}"
+    )
+
+
+def refuse_lost(request: Request, missing: Collection[str]) -> None:
+    """Raise UsageError for variables of Slurm that are not here, though others are."""
+    names, them = " and ".join(missing), "it" if len(missing) == 1 else "them"
+    raise errors.UsageError(
+        f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which Slurm sets beside "
+        f"variables that are here: {WRAPPERS} may have taken {them} away; have it hand {them} on, "
+        f"or, for this machine alone, type {alone(request)}"
+    )
+
+
+def refuse_task_without_variables(request: Request, pid: int, starter: str) -> None:
+    """Raise UsageError where a task of several, below a starter, would not know of the others.
+
+    `env -i` takes a manager's variables away, and so does a container that begins with a clean
+    environment. Without them four tasks are four jobs of one rank, which all end well and have
+    computed the same.
+    """
+    manager, size = managers.STARTERS[starter]
+    given = proc.environ_below((starter,)) or {}
+    if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
+        nodes = given.get(slurm.JOB_NODES, "1")
+        if nodes == "1" and (request.nproc is not None or given.get(slurm.JOB_TASKS, "1") == "1"):
+            return
+    elif given.get(size) == "1":
+        return
+    names = (name for _, name in proc.above())
+    if starter != next(name for name in names if name.startswith((starter, managers.BROKER))):
+        there = {"FLUX_JOB_NNODES": given.get(size, "")}
+        line = managers.load("flux", "FLUX").launchers_line(there, typed(request, without=PLACES))
+        raise errors.UsageError(
+            "this is a script or a shell of a Flux instance of several nodes, not a task of it: "
+            f"flux run is missing; type {line}; or, for this machine alone: {alone(request)}"
+        )
+    raise errors.UsageError(
+        f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables ({size}) "
+        f"is here: {WRAPPERS} may have taken them away, so each task would be a job of its own; "
+        f"have it hand them on, or, for this machine alone, type {alone(request)}"
+    )

@@ -1,0 +1,135 @@
+"""A task that fails names itself, for no launcher is there to do it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch import witness
+from tests.cluster.slurm import Slurm
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.required import require_programs
+from tests.support.witnessed import needs_line
+
+pytestmark = needs_line
+WHEN = r"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}"
+NAMED = r"spawnlaunch: rank {} on {} \(pid \d+\) failed at " + WHEN
+HOST = re.escape(os.uname().nodename)
+# Deep enough for several writes.
+DEEP = """import sys
+def down(n):
+    if n == 0:
+        raise RuntimeError("no such batch " + "x" * 300)
+    return [down][0](n - 1) if n % 2 else (down(n - 1))
+down(40)
+"""
+
+
+def task(tmp_path: Path, script: str, *flags: object, **environ: str) -> str:
+    """What a task of Slurm writes on stderr that ends with status 1."""
+    (tmp_path / "script.py").write_text(script)
+    told = clean_environ(**SLURM_TASK, **environ)
+    done = launch("--quiet", *flags, tmp_path / "script.py", environ=told)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def test_the_line_before_its_traceback_has_rank_host_and_time(tmp_path: Path) -> None:
+    first, second, *_, last = task(tmp_path, "raise ValueError('no')").splitlines()
+    assert re.fullmatch(NAMED.format(2, HOST), first)
+    assert second == "Traceback (most recent call last):"
+    assert last == "ValueError: no"
+
+
+def test_a_module_that_is_missing_may_be_in_the_active_environment(tmp_path: Path) -> None:
+    _, second, third, *_ = task(tmp_path, "import nowhere", VIRTUAL_ENV="/other").splitlines()
+    assert "the active environment is another (VIRTUAL_ENV=/other)" in second
+    assert third == "Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import sys; sys.exit('no data')",
+        "import os, sys; os.fork() or sys.exit(1); os.wait(); sys.exit(1)",
+        "import sys; sys.stderr = None; raise ValueError",
+    ],
+    ids=["no traceback", "a fork", "no stderr"],
+)
+def test_what_has_no_traceback_has_no_line(script: str, tmp_path: Path) -> None:
+    assert "failed at" not in task(tmp_path, script)
+
+
+def test_a_child_of_a_task_that_fails_is_not_the_task(tmp_path: Path) -> None:
+    script = "import os, sys\nif os.fork() == 0: raise ValueError\nos.wait()\nsys.exit(1)\n"
+    said = task(tmp_path, script)
+    assert "Traceback" in said
+    assert "failed at" not in said
+
+
+def test_a_hook_of_the_script_that_calls_the_one_before_shows_the_line(tmp_path: Path) -> None:
+    """torch's does so, which puts the rank before each line."""
+    script = (
+        "import io, sys\nbefore = sys.excepthook\ndef hook(*error):\n"
+        "    real, sys.stderr = sys.stderr, io.StringIO()\n    before(*error)\n"
+        "    text, sys.stderr = sys.stderr.getvalue(), real\n    real.write('hooked ' + text)\n"
+        "sys.excepthook = hook\nraise ValueError\n"
+    )
+    assert re.match("hooked " + NAMED.format(2, HOST), task(tmp_path, script))
+
+
+def test_under_a_launcher_the_launcher_says_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("raise ValueError('no')")
+    done = launch("--nproc", 2, tmp_path / "script.py", environ=clean_environ())
+    assert "failed first: rank" in done.stderr
+    assert "failed at" not in done.stderr
+
+
+def test_lines_of_tasks_that_fail_together_stay_whole(tmp_path: Path) -> None:
+    """They share one pipe here, as the ranks of a shell script do."""
+    (tmp_path / "script.py").write_text(DEEP)
+    read, write = os.pipe()
+    tasks = []
+    for rank in "012":
+        environ = clean_environ(**SLURM_TASK | {"SLURM_PROCID": rank})
+        command = [*LAUNCHER, "--quiet", "--master-addr", "h", str(tmp_path / "script.py")]
+        tasks.append(subprocess.Popen(command, env=environ, stderr=write))
+    os.close(write)
+    with os.fdopen(read) as file:
+        lines = file.read().splitlines()
+    assert [task.wait() for task in tasks] == [1] * 3
+    named = [line for line in lines if re.fullmatch(NAMED.format(r"\d", HOST), line)]
+    assert len(named) == 3
+    alone = task_alone(tmp_path)
+    assert sorted(set(lines) - set(named)) == sorted(set(alone))
+    assert all(lines.count(line) == 3 * alone.count(line) for line in alone)
+
+
+def task_alone(tmp_path: Path) -> list[str]:
+    """The traceback as Python itself writes it."""
+    command = [sys.executable, tmp_path / "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()
+
+
+def test_a_piece_is_never_longer_than_a_pipe_keeps_together() -> None:
+    text = "".join(f"{'é' * (n % 300)}\n" for n in range(3000))
+    pieces = list(witness._pieces(text))
+    assert "".join(pieces) == text
+    assert all(len(piece.encode()) <= witness.PIECE_BYTES for piece in pieces)
+    assert all(piece.endswith("\n") for piece in pieces)
+
+
+@pytest.mark.full
+def test_under_slurm_three_tasks_that_fail_are_three_reports(slurm: Slurm, tmp_path: Path) -> None:
+    require_programs("srun", package="slurm-wlm")
+    (tmp_path / "script.py").write_text("raise ValueError('no such batch')\n")
+    step = ["srun", "--kill-on-bad-exit=0", "-N3", "-n3", *LAUNCHER, str(tmp_path / "script.py")]
+    done = slurm.run(step)
+    for rank in range(3):
+        report = NAMED.format(rank, f"node{rank}") + r"\nTraceback .*\n.*\n.*\n"
+        assert len(re.findall(report, done.stderr)) == 1, done.stderr
+    assert done.stderr.count("ValueError: no such batch") == 3

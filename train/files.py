@@ -1,0 +1,77 @@
+"""Files and directories that a run makes, with the rules for other users.
+
+A directory that we make is for its user alone; in one that is there already the user has chosen
+who reads, and files have the umask's mode. A directory that everybody may write to, as /tmp, may
+have a link of anybody's under any name, and who follows it writes where somebody else wants it.
+There we follow a link that is ours, root's, or that of the directory's owner, as a kernel does with
+fs.protected_symlinks (its Documentation/admin-guide/sysctl/fs.rst).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def refuse_links_of_others(path: str | Path) -> None:
+    """Raises PermissionError for a link on the way that another user may have put there."""
+    here, names, links = "/", _names(os.path.abspath(path)), 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            here = os.path.dirname(here)
+            continue
+        below = os.path.join(here, name)
+        try:
+            target = os.readlink(below)
+            owner, above = os.lstat(below).st_uid, os.stat(here)
+        except OSError:  # no link, or not there
+            here = below
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), below)
+        if above.st_mode & stat.S_IWOTH and owner not in (os.geteuid(), above.st_uid, 0):
+            raise PermissionError(
+                errno.EACCES, f"{below} is a link of another user, in a directory for all", below
+            )
+        here = "/" if target.startswith("/") else here
+        names += _names(target)
+
+
+def _names(path: str) -> list[str]:
+    """The names of a path, the last one first."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def make_directory(path: Path, exist_ok: bool = True) -> None:
+    """Make a directory, and those above it that are missing, for this user alone."""
+    refuse_links_of_others(path)
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing[1:]):
+        one.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=exist_ok)
+
+
+def open_text(path: Path, mode: str) -> TextIO:
+    """Open a file to write UTF-8. Raises PermissionError for a link of another user."""
+    refuse_links_of_others(path)
+    file: Any = path.open(mode, encoding="utf-8")
+    return cast(TextIO, file)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file anew."""
+    with open_text(path, "w") as file:
+        file.write(text)
+
+
+def advice(error: OSError) -> str:
+    """What to do about an error of writing: to make room helps where there is none."""
+    return "make room" if error.errno in FULL else "look at the file system"

@@ -1,0 +1,424 @@
+"""One step of the training, and one evaluation: ``Trainer.train_step`` and ``Trainer.evaluate``.
+
+``examples/plain_ddp.py`` is the same without what this adds: losses and gradients that are exact
+for any number of ranks, several passes per step, and half precision.
+
+On a device Python only queues the work. Nothing in a step reads a number that is computed there,
+which would make both wait for each other: ``Watch`` reads it some steps later, and ``Log`` when a
+line is due.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count as numbers_from
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+
+from . import optimizer as optimizers
+from . import rng
+from .checkpoint import copied
+from .config import Config
+from .data import NO_MORE, number_on
+from .distributed import World, any_rank, from_every_rank, refuse_if_any, sum_over_ranks
+from .errors import RefusedError, StoppedError
+from .log import Clock, Step
+from .model import build_model, in_eval_mode, learning_of, named, size_of
+from .task import Task, has, name_of
+
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
+# the usual 65536, which is made for means over tokens. It adapts itself from there.
+FIRST_SCALE = 512.0
+TINY = 1e-6  # in place of a count of zero, which would be divided by
+ASK_EVERY = 8  # batches of an evaluation between two agreements of the ranks on whether to stop
+OF_ADAMW = ("betas", "weight_decay")
+
+
+class Trainer:
+    """The model, its optimizer and its scaler; ``bare`` is the model without any wrapper."""
+
+    def __init__(
+        self, task: Task, config: Config, world: World, device: torch.device, per_rank: float
+    ) -> None:
+        """``per_rank`` is the mean number of samples of a rank in one step."""
+        self.task, self.config, self.world, self.device = task, config, world, device
+        self.per_rank = per_rank
+        self.clock = Clock(device)
+        model = build_model(task, config, world, device)
+        self.bare = model.to(device)
+        if not model.training:  # as from_pretrained leaves it; a part of it that is so was put so
+            model.train()
+        self.learning = learning_of(self.bare)
+        self.requires_grad = [p.requires_grad for p in self.bare.parameters()]
+        self.tensors = self._shapes()
+        self.optimizer = optimizers.make(task, self.bare, list(self.learning.values()), config)
+        self.names = optimizers.names_in(self.optimizer, self.bare)
+        in_optimizer = {name for group in self.names for name in group}
+        # In the order of the model, which all ranks have alike: their norms are added up in it.
+        self.optimized = [p for n, p in self.bare.named_parameters() if n in in_optimizer]
+        self.first_groups = copy.deepcopy(  # an optimizer may keep state in its own
+            [
+                {k: v for k, v in group.items() if k not in optimizers.OF_PARAMETERS}
+                for group in self.optimizer.param_groups
+            ]
+        )
+        self.scaler = torch.amp.GradScaler(
+            device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
+        )
+        # Inside of the wrapper: so the compiler can overlap communication, and validations have it.
+        self.model: nn.Module = torch.compile(self.bare) if config.compile else self.bare  # type: ignore[assignment]
+        self.ddp = self._data_parallel() if world.size > 1 else None
+        self.loss: Callable[[Any], Any] = self.ddp or functools.partial(task.loss, self.model)
+
+    def train_step(self, batches: Iterator[Any], wants_stop: bool) -> Step:
+        """Learn from the next ``accumulate`` batches: this rank's share of one global batch."""
+        clock, passes = self.clock, self.config.accumulate
+        losses, counts = [], []
+        clock.start()
+        for micro in range(passes):
+            is_last = micro + 1 == passes
+            batch = next(batches)  # read and moved to the device by data.Feed
+            clock.have_data()
+            # The last backward pass averages the gradients over the ranks while it goes on.
+            with self.ddp.no_sync() if self.ddp and not is_last else nullcontext():
+                with self.autocast():
+                    loss_sum, count = sum_and_count(self.loss(batch))  # the forward pass
+                torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
+            losses.append(loss_sum.detach())
+            counts.append(number_on(count, self.device))
+            clock.computed(is_last)
+        self.refuse_changed_parameters()
+
+        # Of all ranks: the sum of the losses, the count of terms, how many want to stop. The last
+        # is filled on the device: to copy a number there would wait for what is queued.
+        stops = torch.full((), float(wants_stop), dtype=torch.float64, device=self.device)
+        sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
+        totals = sum_over_ranks(torch.stack((*sums, stops)))
+        clock.received()
+
+        # What is there now is the mean over the ranks of the gradients of loss sums / per_rank,
+        # which keeps half precision in its range; wanted is the gradient of the global mean.
+        self.scaler.unscale_(self.optimizer)
+        factor = self.per_rank * self.world.size / totals[1].clamp(min=TINY)
+        for parameter in self.optimized:
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+        norm = clip_grad_norm_(self.optimized, self.config.clip or math.inf)
+        # On a device the host does not wait for the norm: the run stops when the host sees that it
+        # is not finite, and saves nothing before. The scaler leaves out such steps by itself.
+        if self.device.type != "cpu" or self.scaler.is_enabled() or (norm + totals[0]).isfinite():
+            self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.bare.zero_grad()  # those too that the optimizer of a task leaves alone
+        clock.stop()
+        return Step(torch.cat((totals, norm.double()[None])), torch.stack(losses))
+
+    def evaluate(
+        self, batches: Iterator[Any], rounds: int | None, wants_stop: Callable[[], bool]
+    ) -> dict[str, Tensor] | None:
+        """The sums of the task over the samples of all ranks, float64 on the CPU.
+
+        Every rank takes part in so many ``rounds``, of one batch or none; without a number each has
+        as many. None if the ranks agreed to stop.
+        """
+        self.share_buffers()
+        sums: dict[str, Tensor] = {}
+        wrong = ""
+        with self.evaluating(), self.autocast():
+            for number in numbers_from() if rounds is None else range(rounds):
+                if number % ASK_EVERY == 0 and any_rank(wants_stop(), self.device):
+                    return None
+                batch = next(batches, NO_MORE)
+                if batch is NO_MORE and rounds is None:
+                    break
+                if batch is NO_MORE or batch is None:
+                    continue  # in the last round some ranks may have nothing left
+                # The ranks may have different numbers of batches, so the model has no wrapper: that
+                # may communicate in every forward pass, and ranks would wait for each other.
+                measured = self.task.measure(self.model, batch)
+                if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
+                    wrong = wrong or (
+                        f"measure() of the task {name_of(self.task)} has no {min(missing)!r} for "
+                        'every batch; return "loss", "count" and the same other sums each time'
+                    )
+                    continue
+                for name, value in measured.items():
+                    value = number_on(value, self.device).double()
+                    sums[name] = sums[name] + value if name in sums else value
+
+        # All sums in one message. A rank without samples learns the shapes from another.
+        shapes = agreed_shapes({name: tuple(value.shape) for name, value in sums.items()}, wrong)
+        zero = torch.zeros((), dtype=torch.float64, device=self.device)
+        flat = [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        parts = torch.split(sum_over_ranks(torch.cat(flat or [zero[None][:0]])).cpu(), sizes)
+        return {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+
+    def _data_parallel(self) -> DistributedDataParallel:
+        refuse_sparse_buffers(self.bare)
+        wrapped = DistributedDataParallel(
+            Loss(self.task, self.model),
+            gradient_as_bucket_view=True,
+            find_unused_parameters=self.config.find_unused,
+            bucket_cap_mb=self.config.bucket_mb,
+        )
+        # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
+        # holds must be the same after a resume, and so it is a constant that need not be sent.
+        kept = self.bare.state_dict()
+        wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
+        halved = self.config.gradient_dtype == "bf16"
+        hook = default_hooks.bf16_compress_hook if halved else default_hooks.allreduce_hook
+        # It holds no trainer, which holds the wrapper: Python cannot see that circle, as a part of
+        # it is in C++, and the wrapper has to go before its process group.
+        # A lambda, since annotations that are texts are refused.
+        wrapped.register_comm_hook((self.clock, hook), lambda to, bucket: timed(to, bucket))
+        return wrapped
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision that forward passes run in."""
+        half = HALVES.get(self.config.precision)
+        return torch.autocast(self.device.type, half) if half else nullcontext()
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Have the model in eval mode, and no gradients; afterwards each module in its own mode.
+
+        It draws the same random numbers each time, whatever was drawn before, and training goes on
+        as if it had drawn none.
+        """
+        modes = [(module, module.training) for module in self.bare.modules()]
+        self.bare.eval()
+        try:
+            with torch.no_grad(), rng.aside(self.config.seed, self.world.rank, self.device):
+                yield
+        finally:
+            self.bare.train()  # which a model may have its own of, as one that merges weights
+            for module, mode in modes:
+                module.training = mode
+
+    def refuse_gradients(self, batch: Any) -> str:
+        """Raises RefusedError on all ranks for gradients of a batch that no step can use.
+
+        Returns the names of parameters without one, which a single rank can do without. Nothing is
+        changed: the wrapper is left out, and buffers, modes and random numbers stay.
+        """
+        buffers = [(buffer, buffer.clone()) for buffer in self.bare.buffers()]
+        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
+            loss, _ = sum_and_count(self.task.loss(self.bare, batch))
+            found = torch.autograd.grad(loss, list(self.learning.values()), allow_unused=True)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                if buffer.layout == torch.strided and buffer.shape == before.shape:
+                    buffer.copy_(before)
+        gradients = dict(zip(self.learning, found, strict=True))
+        sparse = [n for n, g in gradients.items() if g is not None and g.layout != torch.strided]
+        unused = [n for n, g in gradients.items() if g is None]
+        wrong = ""
+        if sparse:
+            wrong = (
+                f"the gradient of {named(sparse)} is sparse, which cannot be clipped; leave "
+                "sparse=True of the nn.Embedding out"
+            )
+        elif unused and self.ddp is not None and not self.config.find_unused:
+            wrong = (
+                f"the first batch gave no gradient to {named(unused)}; freeze what loss() does not "
+                "use, with requires_grad_(False), or type --find-unused if it is used now and then"
+            )
+        elif len(unused) == len(gradients):
+            wrong = "the first batch gave no gradient to any parameter; use the model in loss()"
+        refuse_if_any(wrong)
+        return named(unused) if unused else ""
+
+    def refuse_changed_parameters(self) -> None:
+        """Raises StoppedError where parameters are frozen or thawed, RefusedError for unsent ones.
+
+        The wrapper adds up over the ranks what required a gradient when it was made.
+        """
+        now = [p.requires_grad for p in self.bare.parameters()]
+        if now != self.requires_grad:
+            of_bare = zip(self.bare.named_parameters(), self.requires_grad, strict=False)
+            changed = [name for (name, p), was in of_bare if p.requires_grad != was]
+            raise StoppedError(
+                f"requires_grad of {named(changed) or 'the model'} has changed in the run, and the "
+                "gradients of the ranks are added up for those that had it at the start; set it in "
+                "model(), save, and go on in a new run with --init"
+            )
+        if self.ddp is not None and not self.clock.all_sent:
+            names = named([n for n, p in self.learning.items() if p.grad is None])
+            raise RefusedError(
+                f"this step gave no gradient to {names}, and the first one did; type --find-unused"
+            )
+
+    def changed_tensors(self) -> str:
+        """What has become of parameters and buffers that have another shape now; "": nothing."""
+        now = self._shapes()
+        changed = [n for n in {**self.tensors, **now} if self.tensors.get(n) != now.get(n)]
+        if not changed:
+            return ""
+        name = changed[0]
+        was, has_now = (of.get(name, "not there") for of in (self.tensors, now))
+        return (
+            f"{name} of the model has changed in the run: it was {was} and is {has_now}, so that a "
+            "new model could not load it; make it as large as it can become in model(), or register"
+            " it with persistent=False and compute it in forward"
+        )
+
+    def _shapes(self) -> dict[str, str]:
+        return {n: shape_of(v) for n, v in self.bare.state_dict().items() if isinstance(v, Tensor)}
+
+    @torch.no_grad()
+    def share_buffers(self) -> None:
+        """Have rank 0's buffers on every rank, as a checkpoint has them.
+
+        The wrapper does so before each forward pass of the training, which may change them again:
+        the running means of BatchNorm are of the rank's own samples then. Raises StoppedError on
+        all ranks where one has a buffer of another shape than at the start.
+        """
+        for wrong in filter(None, from_every_rank(self.changed_tensors())):
+            raise StoppedError(wrong)
+        if self.ddp is not None and self.ddp.broadcast_buffers:
+            for buffer in self.bare.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def describe(self) -> list[str]:
+        """Lines on the model, and on flags that the task makes useless."""
+        lines = [size_of(self.bare)]
+        if kept := in_eval_mode(self.bare):
+            lines.append(f"in eval mode, as model() left them: {named(kept)}")
+        typed = [getattr(self.config, one) != getattr(Config, one) for one in OF_ADAMW]
+        if any(typed) and has(self.task, "optimizer"):
+            lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
+        if self.device.type != "cpu" and self.config.precision == "fp32" and not self.config.tf32:
+            lines.append(
+                "matrix products are in float32, without TF32; --tf32 or --precision bf16 is faster"
+            )
+        return lines
+
+    def set_lr(self, share: float) -> float:
+        """Use this share of the rate that each group was made with; returns the highest rate."""
+        for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
+            group["lr"] = made["lr"] * share
+        return max(float(made["lr"]) for made in self.first_groups) * share
+
+    def state_bytes(self) -> int:
+        """About what a checkpoint takes; of a task's own optimizer nothing is known."""
+        weights = (v for v in self.bare.state_dict().values() if isinstance(v, Tensor))
+        moments = () if has(self.task, "optimizer") else (*self.optimized, *self.optimized)
+        return sum(v.numel() * v.element_size() for v in (*weights, *moments))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Copies on the CPU of the weights, and of everything else that learning changes."""
+        rest = {
+            "optimizer": self.optimizer.state_dict(),
+            "names": self.names,
+            "scaler": self.scaler.state_dict(),
+            "groups": self.first_groups,
+        }
+        return copied(self.bare.state_dict()), copied(rest)
+
+    def load(self, weights: dict[str, Any], rest: dict[str, Any]) -> None:
+        """Go on from what ``state`` returned.
+
+        Raises RuntimeError or ValueError where it is of another model or optimizer.
+        """
+        self.bare.load_state_dict(weights)
+        state, was = optimizers.by_name(
+            rest["optimizer"], rest["names"], rest["groups"], self.names
+        )
+        # On a CPU it keeps the tensors that it is given, and these are mapped from a file.
+        self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
+        optimizers.use_changed(self.optimizer, was, self.first_groups)
+        if rest["scaler"]:  # else the run that wrote it had another --precision
+            self.scaler.load_state_dict(rest["scaler"])
+
+
+class Loss(nn.Module):
+    """The loss of a task as the forward pass of a module, which is what is wrapped.
+
+    So ``loss`` has the same model on any number of ranks, and calls it as often, and by as many of
+    its methods, as it wants to.
+    """
+
+    def __init__(self, task: Task, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.of = functools.partial(task.loss, model)
+
+    def forward(self, batch: Any) -> Any:
+        """What the task makes of a batch."""
+        return self.of(batch)
+
+
+def timed(to: tuple[Clock, Any], bucket: Any) -> torch.futures.Future[Tensor]:
+    """Let torch's own hook average a bucket of gradients; from the last on, a rank only waits."""
+    clock, hook = to
+    clock.sent(bucket.is_last())
+    averaged: torch.futures.Future[Tensor] = hook(None, bucket)
+    return averaged
+
+
+def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
+    """What loss() returned. Raises RefusedError unless it is a sum to learn from, and a count."""
+    what = ""
+    try:
+        loss_sum, count = found
+    except (TypeError, ValueError):
+        what = f"an object of the class {type(found).__name__}"
+    else:
+        if not isinstance(loss_sum, Tensor):
+            what = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
+        elif loss_sum.dim():
+            what = f"a tensor of the shape {tuple(loss_sum.shape)} in place of its sum"
+        elif not loss_sum.requires_grad:
+            what = "a sum that was detached from the parameters"
+    if what:
+        raise RefusedError(
+            f"loss() of the task returns {what}; return the sum of the losses as a tensor, and "
+            "the count, as in: return loss.sum(), len(batch)"
+        )
+    return loss_sum, count
+
+
+def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
+    """The shapes of the sums, from the first rank that has any; {} where none has.
+
+    Raises StoppedError on all ranks when one has something ``wrong`` to tell, or other sums.
+    """
+    told = from_every_rank((dict(shapes), wrong))
+    for text in filter(None, (text for _, text in told)):
+        raise StoppedError(text)
+    first = next((rank for rank, (found, _) in enumerate(told) if found), 0)
+    agreed = told[first][0]
+    for rank, (other, _) in enumerate(told):
+        if other and other != agreed:
+            raise StoppedError(
+                f"the ranks disagree on what measure() returns: rank {first} has {agreed}, rank "
+                f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
+            )
+    return agreed
+
+
+def refuse_sparse_buffers(model: nn.Module) -> None:
+    """Raises RefusedError for a buffer that the wrapper cannot send from rank to rank."""
+    if names := [n for n, b in model.named_buffers() if b.layout != torch.strided]:
+        raise RefusedError(
+            f"the buffer {named(names)} is sparse, which several ranks cannot share; make it in "
+            "forward, keep it dense, or train with one rank",
+            shared=True,
+        )
+
+
+def shape_of(value: Tensor) -> str:
+    """The shape and type of a tensor, as "(4, 4) float32"."""
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
