@@ -2,6 +2,7 @@ import os
 import time
 
 import torch
+from torch.utils.data import get_worker_info
 
 
 class Points:
@@ -9,7 +10,7 @@ class Points:
         return 64
 
     def __getitem__(self, index):
-        if index == 63 and os.environ["HOW"] == "stuck":
+        if index == 63 and os.environ["HOW"] == "stuck" and get_worker_info() is not None:
             os.write(1, b"\nstuck\n")  # whatever else is on this line: its rank prints as well
             time.sleep(3600)
         return torch.ones(1)
