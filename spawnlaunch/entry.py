@@ -85,7 +85,8 @@ def _instead(
         os.execv(sys.executable, (sys.executable, "-m", *why.args))
     if isinstance(why, flags.Page):
         return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    from spawnlaunch.run import refused, unable
+    from spawnlaunch.base import refused
+    from spawnlaunch.run import unable
 
     return refused.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
 

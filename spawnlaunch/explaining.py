@@ -9,7 +9,8 @@ from shlex import join
 from spawnlaunch.base import cpuset, errors, records
 from spawnlaunch.binding import apply, picture, placement
 from spawnlaunch.node import cpus, hardware
-from spawnlaunch.run import environment, launches, shared_errors, starting
+from spawnlaunch.run import shared_errors
+from spawnlaunch.workers import environment, launches, starting
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False

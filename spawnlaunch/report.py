@@ -11,8 +11,8 @@ import os
 from collections.abc import Sequence
 
 from spawnlaunch.base import arguments, printing
-from spawnlaunch.run import files
 from spawnlaunch.watch import page, story
+from spawnlaunch.workers import files
 
 NAME = "spawnlaunch.report"
 # Not the docstring, which python -OO leaves out.

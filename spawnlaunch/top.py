@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _once(options)
         return _live(usage.Sampler(device_use.Meter(), words=options.words), options)
     except OSError as error:
-        from spawnlaunch.run import refused
+        from spawnlaunch.base import refused
 
         line, status = refused.fault(error)
         printing.print_error(line, NAME)

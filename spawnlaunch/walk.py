@@ -16,7 +16,7 @@ from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.run import environment, launches, routes, starting
+from spawnlaunch.workers import environment, launches, routes, starting
 from spawnlaunch.world import identity, resolve
 
 

@@ -27,7 +27,7 @@ def test_a_launch_imports_few_modules_and_none_beside_the_core(tmp_path: Path) -
     (tmp_path / "worker.py").write_text("import sys, time; time.sleep(2); sys.exit(3)")
     modules = imported(way, tmp_path, *way.words("worker.py"))
     modules -= imported(way, tmp_path, "-c", "pass")
-    assert "spawnlaunch.run.endings" in modules
+    assert "spawnlaunch.outcome.endings" in modules
     assert len(modules) <= MODULES, sorted(modules)
     assert modules.isdisjoint(HEAVY)
     beside = tuple(map(lines.module, lines.BESIDE))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.failures import WORDS, Cause
 from spawnlaunch.gang import messages
+from spawnlaunch.outcome.failures import WORDS, Cause
 
 PAGE = Path(__file__).parent.parent / "docs/ending.md"
 

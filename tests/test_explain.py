@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.environment import MARK, WITNESS
+from spawnlaunch.workers.environment import MARK, WITNESS
 from tests.machines.small import small
 from tests.machines.tree import build
 from tests.support.launching import (

@@ -23,7 +23,7 @@ from spawnlaunch.bench import (
 from spawnlaunch.bench.here import Part, RankOnNode, RankView
 from spawnlaunch.binding import apply, plan
 from spawnlaunch.cli import parsing
-from spawnlaunch.run import environment
+from spawnlaunch.workers import environment
 from spawnlaunch.world import identity, managers
 
 

@@ -28,12 +28,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
-from spawnlaunch import failures
 from spawnlaunch.base import cpuset, machine
 from spawnlaunch.bench import effort
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
 from spawnlaunch.node import proc, sysfs
+from spawnlaunch.outcome import failures
 from spawnlaunch.run.preload import libraries
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs

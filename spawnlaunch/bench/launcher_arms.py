@@ -7,7 +7,7 @@ launcher. torchrun's default port is the same for all of a node, so it is told a
 import sys
 from collections.abc import Mapping
 
-from spawnlaunch.run import environment
+from spawnlaunch.workers import environment
 from spawnlaunch.world import identity
 
 BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine

@@ -6,7 +6,7 @@ from typing import Any
 
 from spawnlaunch.base import errors, printing
 from spawnlaunch.bench import command_line, recommendation, results, samples_file
-from spawnlaunch.run import files
+from spawnlaunch.workers import files
 
 ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.35, 1.5, 8.0
 

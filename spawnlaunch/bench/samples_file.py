@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.base import errors
 from spawnlaunch.bench import effort
-from spawnlaunch.run import files
+from spawnlaunch.workers import files
 
 FORMAT = 6
 BENCH, SAMPLE, FOUND = "bench", "sample", "found"

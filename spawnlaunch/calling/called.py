@@ -21,10 +21,11 @@ if __name__ == "__main__":  # started by path: the package is the one that this 
     BLOCKED = spawnlaunch_main.take_process()  # before anything else of ours is imported
 
 from spawnlaunch import walk
-from spawnlaunch.base import errors, machine, say, signals
+from spawnlaunch.base import errors, machine, refused, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import launches, refused, removal, unable
+from spawnlaunch.run import removal, unable
+from spawnlaunch.workers import launches
 
 
 def main() -> int:

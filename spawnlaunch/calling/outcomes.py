@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 from unittest import SkipTest
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors
 from spawnlaunch.calling import sending
+from spawnlaunch.outcome import failures
 
 SEEN = "its output may say why"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"

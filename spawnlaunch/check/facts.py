@@ -27,7 +27,7 @@ from spawnlaunch.bench import effort
 from spawnlaunch.binding import apply, claims, placement, plan
 from spawnlaunch.binding.cores import count_cores
 from spawnlaunch.node import cgroup, hardware, sysfs, visible
-from spawnlaunch.run import environment
+from spawnlaunch.workers import environment
 from spawnlaunch.world import identity, managers
 
 

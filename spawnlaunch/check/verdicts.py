@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding import placement
 from spawnlaunch.check.facts import BETWEEN, NETWORK, SLOW, WITHIN, Facts, parsed
-from spawnlaunch.rollcall.groups import ranks_of
+from spawnlaunch.hang.groups import ranks_of
 
 # Of these FAIL alone is status 1. A note is what the machine is like, and no fault of the launch.
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "fail"

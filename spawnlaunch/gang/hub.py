@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors
 from spawnlaunch.gang import messages, phases, roster, words
 from spawnlaunch.gang.rules import event
+from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

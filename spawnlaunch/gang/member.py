@@ -15,10 +15,10 @@ when no workers run: so its end is a certain sign of that for the hub.
 
 from __future__ import annotations
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors
 from spawnlaunch.gang import messages, rules
 from spawnlaunch.gang.words import differing, returns
+from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ be added without a new VERSION.
 from __future__ import annotations
 
 from spawnlaunch.base.records import NamedTuple
-from spawnlaunch.failures import WORDS, Cause
+from spawnlaunch.outcome.failures import WORDS, Cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from spawnlaunch.failures import Code, Count, Name, Rank, Seconds
+    from spawnlaunch.outcome.failures import Code, Count, Name, Rank, Seconds
 
 VERSION = 2
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from math import inf
 
-from spawnlaunch import failures
 from spawnlaunch.base import records
 from spawnlaunch.gang import deadlines, messages, roster, rules
 from spawnlaunch.gang.words import STOPS, returns
+from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors
+from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors, events, machine, say
-from spawnlaunch.run import endings, launches, leftovers, removal, starting, unable
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import leftovers, removal, unable
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
+from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import host
 
 

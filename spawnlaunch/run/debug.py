@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spawnlaunch.base import cpuset, errors, machine, say
-from spawnlaunch.run import launches
+from spawnlaunch.workers import launches
 
 
 def prepared(launch: launches.Launch, workers: Sequence[launches.Worker]) -> launches.Launch:

@@ -13,9 +13,9 @@ When all have ended, `attempts` decides whether they are started once more.
 
 from __future__ import annotations
 
-from spawnlaunch import failures
 from spawnlaunch.base import signals
 from spawnlaunch.base.signals import signal
+from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,19 +17,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import failures
+from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.run import decisions, endings, launches, log_place, output, starting
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import decisions
 from spawnlaunch.run.supervisor import Supervisor
+from spawnlaunch.workers import launches, log_place, starting
 from spawnlaunch.world import host, lookup, refusals
 from spawnlaunch.world.gathering import Gathering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spawnlaunch.gang import server
-    from spawnlaunch.run.hang import together
+    from spawnlaunch.hang import together
 
 TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
@@ -86,7 +88,7 @@ class Gang:
         self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
         self._hang_help: together.HangOfAll | None = None
         if supervisor.hang_help:
-            from spawnlaunch.run.hang import together
+            from spawnlaunch.hang import together
 
             self._hang_help = together.HangOfAll(supervisor, self._member.quiet)
         supervisor.take_part(self, self._hang_help)

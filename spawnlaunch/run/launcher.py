@@ -23,21 +23,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import failures
-from spawnlaunch.base import errors, events, machine, records, say, signals
+from spawnlaunch import output
+from spawnlaunch.base import errors, events, machine, records, refused, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import (
-    attempts,
-    decisions,
-    endings,
-    launches,
-    output,
-    refused,
-    unable,
-)
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import attempts, decisions, unable
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
+from spawnlaunch.workers import launches
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
 # of each stream. A launch is refused for want of what it needs; the soft limit is raised where the

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from spawnlaunch.base import events, machine, records, signals
+from spawnlaunch.base import events, machine, records, refused, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, environment, launches, leftovers, refused, starting
-from spawnlaunch.run.output import Output
+from spawnlaunch.output import Output
+from spawnlaunch.run import decisions, leftovers
 from spawnlaunch.run.tree import Tree, exit_code
+from spawnlaunch.workers import environment, launches, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from spawnlaunch.run.processes import Processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run import hang
+    pass
 
 
 class Stops:

@@ -10,28 +10,21 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from spawnlaunch import failures
+from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import (
-    decisions,
-    endings,
-    evidence,
-    launches,
-    leftovers,
-    output,
-    processes,
-    starting,
-    stops,
-)
+from spawnlaunch.outcome import endings, evidence, failures
+from spawnlaunch.run import decisions, leftovers, processes, stops
 from spawnlaunch.run.tree import Tree
+from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from spawnlaunch.run import hang, journal, preload, stops
+    from spawnlaunch.run import preload, stops
+    from spawnlaunch.watch import journal
 
     class Listener(Protocol):
         """Hears what happens here, where there are several nodes."""
@@ -63,13 +56,11 @@ class Supervisor:
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self.journal: journal.Journal | None = None  # of --record
         if launch.journal is not None:
-            from spawnlaunch.run import journal
+            from spawnlaunch.watch import journal
 
             self.journal = journal.Journal(launch.journal, launch.hostname, self.loop, self.output)
         self.hang_help: hang.HangHelp | None = None
         if request.hang_timeout_s or request.stack_on_usr2:
-            from spawnlaunch.run import hang
-
             self.hang_help = hang.HangHelp(self)
         self._processes = processes.Processes(
             launch, self.loop, self.output, tree, pipe.caught,

@@ -11,12 +11,12 @@ import select
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors, events, machine, say
 from spawnlaunch.cli import flags
 from spawnlaunch.gang import link, messages, phases
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import settings_of
+from spawnlaunch.outcome import failures
 from spawnlaunch.world import identity, lookup
 
 SAID_S = 1.0  # what takes longer is said

@@ -19,7 +19,8 @@ from contextlib import suppress
 from spawnlaunch.base import events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, environment
+from spawnlaunch.run import decisions
+from spawnlaunch.workers import environment
 
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 

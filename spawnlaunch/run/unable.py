@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from spawnlaunch.run import launches  # not at run time: it may be what is missing
+    from spawnlaunch.workers import launches  # not at run time: it may be what is missing
 
 # Fields of Request that say where launchers meet. Without any of the first their place is unknown.
 NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")

@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from shlex import quote
 from typing import Any
 
-from spawnlaunch import failures
 from spawnlaunch.base import errors, events, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
-from spawnlaunch.run import files, launches
+from spawnlaunch.outcome import failures
+from spawnlaunch.workers import files, launches
 
 MOST_CHARS = 80  # of a run's name in that of a file
 PATIENCE_S = 10.0  # with the recorder at the end: for what it has still to write

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from spawnlaunch.base import reading
 from spawnlaunch.node import proc
-from spawnlaunch.run import environment
+from spawnlaunch.workers import environment
 
 ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 CONTRACT = ("RANK", "LOCAL_RANK", "WORLD_SIZE")

@@ -1,6 +1,6 @@
 """When a rank wrote something last, seen from outside.
 
-A guard publishes it for the streams that come through its pipes (run/published.py). For
+A guard publishes it for the streams that come through its pipes (output/published.py). For
 other streams it is the time of change of the rank's stdout or stderr: of a file, a terminal, and,
 where the kernel keeps it, a pipe. Ranks that share a stream, as the terminal of torchrun, have the
 same time.
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
-from spawnlaunch.run import published
+from spawnlaunch.output import published
 from spawnlaunch.watch import find, progress
 
 NAME = f"/memfd:{published.TOLD} (deleted)"  # of a guard, as readlink(2) has it

@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-from spawnlaunch import failures
-from spawnlaunch.rollcall import groups
+from spawnlaunch.hang import groups
+from spawnlaunch.outcome import failures
 from spawnlaunch.watch import charts, drawing, rank_table
 from spawnlaunch.watch.charts import words
 from spawnlaunch.watch.story import Directory, Story

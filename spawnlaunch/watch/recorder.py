@@ -15,7 +15,7 @@ A file for each launch and node (begin.py has its name), one object a line. `kin
               see usage.py, device_use.py and progress.py; null is not known, a figure that no rank
               has is left out
     waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
-              it waited for others in collectives, and others for it (rollcall/culprits.py)
+              it waited for others in collectives, and others for it (hang/culprits.py)
     note      what stands out for the first time, and each place of a hang: "rank", "note"
               (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
@@ -39,8 +39,8 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch.base import machine
-from spawnlaunch.run import files
 from spawnlaunch.watch import device_use, notes, usage, waiting
+from spawnlaunch.workers import files
 
 SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.02
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",

@@ -18,8 +18,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from spawnlaunch.base import events
-from spawnlaunch.rollcall import groups
-from spawnlaunch.run.hang import spying
+from spawnlaunch.hang import groups, spying
 from spawnlaunch.watch import notes, rank_table, usage, waiting
 
 SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid",

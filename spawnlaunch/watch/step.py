@@ -26,7 +26,7 @@ from contextlib import suppress
 from subprocess import PIPE
 from typing import Any, NamedTuple, TypeAlias
 
-from spawnlaunch.rollcall import asked
+from spawnlaunch.hang import asked
 from spawnlaunch.watch import find, usage
 from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm

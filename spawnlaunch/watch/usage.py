@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from spawnlaunch.base import cpuset
+from spawnlaunch.hang import held
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import held
 from spawnlaunch.watch import device_use, find, output_times
 from spawnlaunch.watch.progress import Progress, Reader
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spawnlaunch.rollcall import asked, culprits
+from spawnlaunch.hang import asked, culprits
 from spawnlaunch.watch import notes, usage
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often

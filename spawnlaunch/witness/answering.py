@@ -8,7 +8,7 @@
 `looks` are those at the main thread within that time: nanoseconds since 1970, and which of `stacks`
 (the innermost call first) it had. `threads` are the stacks of all threads at the end, as py-spy
 writes them. `groups` are this rank's process groups, with the ranks of each: gloo's recorder leaves
-them out. A dump is one of torch's flight recorder (rollcall/flight.py), without stacks: those would
+them out. A dump is one of torch's flight recorder (hang/flight.py), without stacks: those would
 import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of an
 answer is the CPU time that it has taken.
 """
@@ -125,7 +125,7 @@ class Witness:
             for one in (self._listener, self._stop, self._is_told_to_stop):
                 one.close()
 
-    def _be_witness(self) -> None:  # by this name its stack is known: rollcall/frames.py
+    def _be_witness(self) -> None:  # by this name its stack is known: hang/frames.py
         self._number = _thread.get_native_id()
         try:
             while self._is_wanted and self._is_ready(self._listener):

@@ -53,7 +53,7 @@ IMAGE = "what a forked worker does with the image that it has in place of a fres
 EXCEPTIONS = {
     "run/preload/libraries.py": IMAGE,
     "run/preload/forked.py": IMAGE,
-    "run/starting.py: os.path.abspath": "of the place of this program",
+    "workers/starting.py: os.path.abspath": "of the place of this program",
     "watch/begin.py: os.path.abspath": "of the place of this program",
 }
 

@@ -20,8 +20,8 @@ from spawnlaunch.check.verdicts import FAIL, Verdict
 from spawnlaunch.cli import parsing, values
 from spawnlaunch.node import Node, Quota
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import starting
-from spawnlaunch.run.launches import Launch, Worker
+from spawnlaunch.workers import starting
+from spawnlaunch.workers.launches import Launch, Worker
 from spawnlaunch.world import identity, resolve
 from tests import machines
 from tests.binding import scenarios

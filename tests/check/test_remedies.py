@@ -11,7 +11,7 @@ import pytest
 
 from spawnlaunch.bench import agree
 from spawnlaunch.check import verdicts
-from spawnlaunch.run import environment
+from spawnlaunch.workers import environment
 from tests.check.test_findings import GOOD
 from tests.check.test_preflight import LIMITS, rank
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK

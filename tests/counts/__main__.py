@@ -50,7 +50,7 @@ def of_a_launch(way: Way, directory: Path, functions: set[Function]) -> Iterator
 
 
 def by_file(functions: set[Function]) -> Iterator[str]:
-    """`run/starting.py: plan, renewed`."""
+    """`workers/starting.py: plan, renewed`."""
     files: dict[str, list[str]] = {}
     for each in sorted(functions):
         files.setdefault(each.file, []).append(each.name)

@@ -18,10 +18,10 @@ APART = {
 BESIDE = {
     **APART,
     "run/preload": "--preload",
-    "run/hang": "--hang-timeout and --stack-on-usr2",
+    "hang/silence": "--hang-timeout and --stack-on-usr2",
     "rollcall": "the same two, top and --record",
     "witness": "inside workers: for --hang-timeout, top and --record",
-    "run/journal.py": "--record",
+    "watch/journal.py": "--record",
     "run/debug.py": "--debug",
     "explaining.py": "--explain",
     "binding/picture.py": "--explain: the node as text",
@@ -47,7 +47,7 @@ NO_CODE = (
 
 
 def module(path: str) -> str:
-    """`run/hang` is `spawnlaunch.run.hang.`, which the names of its modules begin with."""
+    """`hang/silence` is `spawnlaunch.hang.silence.`, which the names of its modules begin with."""
     return f"{PACKAGE.name}.{path.removesuffix('.py').replace('/', '.')}."
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from spawnlaunch.base.errors import MOST_CHARS
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.messages import Hello
+from spawnlaunch.outcome.failures import Cause
 
 MOST_SHOWN = 10 * MOST_CHARS + 100  # of a line; each character may be an escape
 # On both sides of what is a signal, a port, a count, a number in JSON, and an int of Python.

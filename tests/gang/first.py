@@ -6,7 +6,7 @@ from math import inf
 from signal import SIGABRT, SIGSEGV
 from typing import TYPE_CHECKING
 
-from spawnlaunch.failures import ABORT, CRASH, LATE_S, OWN, VICTIM, Cause
+from spawnlaunch.outcome.failures import ABORT, CRASH, LATE_S, OWN, VICTIM, Cause
 from tests.gang.hosts import Broken
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang.hub import Hub
 from spawnlaunch.gang.member import Member
+from spawnlaunch.outcome.failures import Cause
 
 
 class Broken(AssertionError):

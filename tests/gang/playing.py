@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from spawnlaunch import failures
 from spawnlaunch.gang import hub, member, messages
 from spawnlaunch.gang.messages import VERSION, Begun, End, Failed, Hello, Refused, Start, Stop
 from spawnlaunch.gang.settings import Settings
+from spawnlaunch.outcome import failures
 from tests.gang.hosts import Calls
 
 A_DAY_S = 86400.0

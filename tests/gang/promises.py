@@ -5,11 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang.hub import RETURN_S
 from spawnlaunch.gang.messages import Hello, Stacked, Start
 from spawnlaunch.gang.phases import ENDED, JOINING, RUNNING, STACKS_S, STOPPING
 from spawnlaunch.gang.roster import BUSY
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.first import First
 from tests.gang.hosts import Calls, Connection, Host, HubProcess
 

@@ -29,10 +29,10 @@ from copy import copy
 from random import Random
 from typing import Any
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import hub, member, messages
 from spawnlaunch.gang.messages import Hello, Start
 from spawnlaunch.gang.phases import ENDED, NEAR_S
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.faults import Faults, plan
 from tests.gang.hosts import Broken, Calls, Connection, Host, HubProcess
 from tests.gang.network import Network

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from spawnlaunch.base.events import Loop
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.messages import VERSION, Hello
@@ -26,6 +25,7 @@ from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
 from spawnlaunch.node.proc import open_fds
+from spawnlaunch.outcome.failures import Cause
 from spawnlaunch.world import lookup
 from tests.gang.hosts import Calls
 from tests.gang.peers import SECRET, prove, read_all, say

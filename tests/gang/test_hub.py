@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import roster
 from spawnlaunch.gang.messages import (
     VERSION,
@@ -23,6 +22,7 @@ from spawnlaunch.gang.messages import (
     Welcome,
 )
 from spawnlaunch.gang.phases import NEAR_S, STACKS_S
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.playing import AGAIN, EXPECTED, THREE, Gang, fails
 
 # Which of several failures is the first

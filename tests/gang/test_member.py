@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import member, messages
 from spawnlaunch.gang.settings import Settings
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.playing import Launcher, fails
 
 START = messages.Start(1, 0, 2, 0, 2, "10.0.0.0", 20000)

@@ -15,7 +15,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages, token, wire
 from spawnlaunch.gang.hub import Hub
 from spawnlaunch.gang.messages import MOST_COUNT, VERSION, Beat, Failed, Hello, Idle, Start
@@ -23,6 +22,7 @@ from spawnlaunch.gang.phases import RUNNING
 from spawnlaunch.gang.roster import MOST_WORKERS
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest, digest_of, secret_of
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.hosts import Calls
 
 SECRET = secret_of(None, "none")

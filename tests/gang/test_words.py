@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch import failures
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang.words import ended, of_worker
+from spawnlaunch.outcome import failures
+from spawnlaunch.outcome.failures import Cause
 
 
 @pytest.mark.parametrize("words", ["plain", "a\n\tb\r\n", "\x1b[1;31mred\x1b[0m", "höst"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spawnlaunch.failures import Cause
 from spawnlaunch.gang.messages import Failed, Start
+from spawnlaunch.outcome.failures import Cause
 from tests.gang.first import Fact
 from tests.gang.hosts import Connection, Host, HubProcess, Workers
 from tests.gang.promises import Promises

@@ -12,15 +12,16 @@ import spawnlaunch.gang
 import spawnlaunch.run
 import spawnlaunch.world
 from spawnlaunch import node
-from spawnlaunch.base import machine
+from spawnlaunch.base import machine, refused
 from spawnlaunch.base.errors import WRONG_USE, UsageError
 from spawnlaunch.base.say import say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import launcher, refused, starting, unable
-from spawnlaunch.run.launches import Launch
+from spawnlaunch.run import launcher, unable
+from spawnlaunch.workers import starting
+from spawnlaunch.workers.launches import Launch
 from spawnlaunch.world.identity import Capacity
 from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.machine import strangers

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.base import machine
 from spawnlaunch.base.signals import STACKS
-from spawnlaunch.run.environment import STACK_FILES, WITNESS
 from spawnlaunch.witness import stack_file
+from spawnlaunch.workers.environment import STACK_FILES, WITNESS
 from tests.machine.process import Process
 
 MOST_S = 60.0  # that a script waits for another

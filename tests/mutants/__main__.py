@@ -56,13 +56,13 @@ ROOMS = {
 # the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
-    "run/hang/together": "gang/test_launches",
-    "run/hang": "run/test_hang run/test_gaps",
+    "hang/together": "gang/test_launches",
+    "hang/silence": "run/test_hang run/test_gaps",
     "run/debug": "run/test_terminal run/test_standard_streams",
-    "run/starting": "run/test_local run/test_preload run/test_terminal",
+    "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_local",
-    "run/environment": "run/test_local",
+    "workers/environment": "run/test_local",
     "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
     "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
     "messages/test_messages",
@@ -75,16 +75,16 @@ OF_PARTS = {
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent messages/test_messages",
-    "run/journal": "watch/test_record watch/test_page",
+    "watch/journal": "watch/test_record watch/test_page",
     "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_failures",
-    "run/files": "run/test_filing run/test_shared_places run/test_shared_paths "
+    "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
-    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
+    "workers/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
     "gang/test_log_places messages/test_messages",
-    "run/pipes": "run/test_lost_output",
+    "output/pipes": "run/test_lost_output",
     "run/shared_errors": "run/test_said_once",
     "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
-    "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
+    "output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",
     "world/refusals": "calling/test_scripts",

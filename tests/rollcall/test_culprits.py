@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.rollcall import asked, culprits, flight
+from spawnlaunch.hang import asked, culprits, flight
 from tests.rollcall.training import BEGAN, MS, Noise, Training, answers, stack
 from tests.support.matrix import mostly_full
 

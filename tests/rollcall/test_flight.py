@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.rollcall import asked, flight
+from spawnlaunch.hang import asked, flight
 from tests.support.processes import until
 from tests.support.watching import launched
 

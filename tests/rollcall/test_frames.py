@@ -1,6 +1,6 @@
 """Stacks as faulthandler and py-spy write them."""
 
-from spawnlaunch.rollcall.frames import Frame, main_stack
+from spawnlaunch.hang.frames import Frame, main_stack
 
 TOLD = """\
 Thread 0x00007fdb3ffdc6c0 (most recent call first):

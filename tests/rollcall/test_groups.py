@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from spawnlaunch.rollcall.groups import Answer, groups
+from spawnlaunch.hang.groups import Answer, groups
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 

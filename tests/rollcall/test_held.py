@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.rollcall import held
+from spawnlaunch.hang import held
 from tests.support.processes import hold_by_a_debugger, state, until
 from tests.support.required import skip_or_fail
 

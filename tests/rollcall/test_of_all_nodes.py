@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.gang import messages
-from spawnlaunch.rollcall import flight, groups
-from spawnlaunch.run.hang import together
+from spawnlaunch.hang import flight, groups, together
 from tests.gang.launchers import Launchers
 from tests.support.launching import run
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from spawnlaunch.rollcall import asked, flight, frames
+from spawnlaunch.hang import asked, flight, frames
 
 BEGAN = 1_795_000_000 * 10**9  # nanoseconds since 1970
 MS = 10**6

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from spawnlaunch.run.lines import Screen, Stream
+from spawnlaunch.output.lines import Screen, Stream
 
 LETTERS = (b"abc", b"uvw", b"xyz")
 COMMON = (b"\n", b"\n", b"\r", b"\r", b"\r\n", b"\x1b[31m", b"\xc3", b"\xc3\xa4", b"\0", b"%")

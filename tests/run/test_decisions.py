@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.failures import TIMED_OUT, Cause, Failure
+from spawnlaunch.outcome.failures import TIMED_OUT, Cause, Failure
 from spawnlaunch.run.decisions import (
     KILLING,
     RUNNING,

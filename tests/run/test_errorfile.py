@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run import evidence
-from spawnlaunch.run.endings import TAIL_BYTES, last_words, traceback_in
-from spawnlaunch.run.launches import WorkerExit
+from spawnlaunch.outcome import evidence
+from spawnlaunch.outcome.endings import TAIL_BYTES, last_words, traceback_in
+from spawnlaunch.workers.launches import WorkerExit
 from tests.support.matrix import mostly_full
 from tests.support.watching import launched
 

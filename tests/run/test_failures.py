@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.node.cgroup import MemoryKills
-from spawnlaunch.run.endings import out_of_memory
+from spawnlaunch.outcome.endings import out_of_memory
 from tests.support.launching import FAMILY, HOST, WORKERS, clean_environ, launch
 from tests.support.watching import KILLED, launched
 

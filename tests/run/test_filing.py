@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.run import files
+from spawnlaunch.workers import files
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.failures import Cause
-from spawnlaunch.run import endings
-from spawnlaunch.run.launches import WorkerExit
+from spawnlaunch.outcome import endings
+from spawnlaunch.outcome.failures import Cause
+from spawnlaunch.workers.launches import WorkerExit
 from tests.support.answers import bounded
 from tests.support.examples import examples, nightly
 

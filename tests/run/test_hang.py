@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.signals import STACKS
-from spawnlaunch.failures import TIMED_OUT
-from spawnlaunch.run.hang.spying import find_py_spy
+from spawnlaunch.hang.spying import find_py_spy
+from spawnlaunch.outcome.failures import TIMED_OUT
 from tests.support.launching import LAUNCHER, WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.matrix import mostly_full
 from tests.support.processes import hold_by_a_debugger, until

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spawnlaunch.run import lines
-from spawnlaunch.run.lines import Screen, Stream
+from spawnlaunch.output import lines
+from spawnlaunch.output.lines import Screen, Stream
 from tests.run import shown
 
 

@@ -85,7 +85,7 @@ def test_a_full_disk_ends_a_log_file_and_not_the_worker(nproc: int, tmp_path: Pa
 
 SOON = (
     "import sys\n"
-    "from spawnlaunch.run import pipes\n"
+    "from spawnlaunch.output import pipes\n"
     "pipes.UNREAD_S = 0.5\n"
     "from spawnlaunch.__main__ import launch\n"
     "sys.exit(launch())\n"

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch import output
 from spawnlaunch.base import events, machine
-from spawnlaunch.run import journal, launches, output, pipes
+from spawnlaunch.output import pipes
+from spawnlaunch.watch import journal
+from spawnlaunch.workers import launches
 
 MUCH = pipes.HIGH_BYTES + (1 << 19)  # more than may wait, with what the pipe holds and is taken
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.failures import Cause, used_after
-from spawnlaunch.run import endings
+from spawnlaunch.outcome import endings
+from spawnlaunch.outcome.failures import Cause, used_after
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.processes import children, until

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.run import attempts, files, starting
-from spawnlaunch.run.launches import Route
+from spawnlaunch.run import attempts
+from spawnlaunch.workers import files, starting
+from spawnlaunch.workers.launches import Route
 from tests.support.launching import ROOT, SLURM_TASK, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 
@@ -154,9 +155,9 @@ def test_what_workers_say_is_in_directories_that_nobody_else_enters(tmp_path: Pa
 def test_every_file_and_directory_is_made_in_one_place():
     """What writes into a directory that only this user has is no danger."""
     apart = {
-        "run/files.py",
-        "run/starting.py",
-        "run/log_place.py",
+        "workers/files.py",
+        "workers/starting.py",
+        "workers/log_place.py",
         "apart.py",
         "calling",
         "train",

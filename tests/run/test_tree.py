@@ -16,8 +16,8 @@ import pytest
 from spawnlaunch.base import machine
 from spawnlaunch.node import proc
 from spawnlaunch.node.proc import below, look
-from spawnlaunch.run.environment import MARK
 from spawnlaunch.run.tree import EXEC_S, Tree, mark_of, marked, send
+from spawnlaunch.workers.environment import MARK
 from tests.machine.door import Door
 from tests.machine.kernel import Kernel, Node, Process
 from tests.support.processes import state, until

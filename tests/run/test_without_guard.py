@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.failures import TIMED_OUT
+from spawnlaunch.outcome.failures import TIMED_OUT
 from tests.support.launching import FAMILY, WITHOUT_GUARD, WORKERS
 from tests.support.matrix import mostly_full
 from tests.support.processes import children, state, until

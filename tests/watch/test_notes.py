@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.rollcall.held import MUTE, Held
+from spawnlaunch.hang.held import MUTE, Held
 from spawnlaunch.watch import notes
 from spawnlaunch.watch.usage import Sample
 from tests.watch.samples import device, over_time, progress, sample

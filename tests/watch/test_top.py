@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.rollcall import culprits
+from spawnlaunch.hang import culprits
 from spawnlaunch.watch import notes, rank_table, waiting
 from spawnlaunch.watch.device_use import Meter
 from spawnlaunch.watch.usage import Sampler

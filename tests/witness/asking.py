@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spawnlaunch.hang import asked
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import asked
 from tests.support.launching import clean_environ
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until

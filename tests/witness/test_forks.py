@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.rollcall import asked
+from spawnlaunch.hang import asked
 from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.witnessed import needs_line

@@ -11,7 +11,7 @@ import pytest
 
 import spawnlaunch
 from spawnlaunch import witness
-from spawnlaunch.rollcall import asked
+from spawnlaunch.hang import asked
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, run, start
 from tests.support.matrix import mostly_full
 from tests.support.processes import until

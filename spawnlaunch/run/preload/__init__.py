@@ -18,12 +18,13 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spawnlaunch import failures
-from spawnlaunch.base import errors, events, machine, say, signals
+from spawnlaunch.base import errors, events, machine, refused, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, launches, refused, starting
+from spawnlaunch.outcome import failures
+from spawnlaunch.run import decisions
 from spawnlaunch.run.preload import forked
+from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

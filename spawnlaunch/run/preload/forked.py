@@ -26,8 +26,8 @@ from spawnlaunch import witness
 from spawnlaunch.base import errors, machine, reading
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import environment, launches, starting
 from spawnlaunch.run.preload import libraries
+from spawnlaunch.workers import environment, launches, starting
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False

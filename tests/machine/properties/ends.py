@@ -4,7 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 
-from spawnlaunch.run.environment import STACK_SIGNAL, WITNESS
+from spawnlaunch.workers.environment import STACK_SIGNAL, WITNESS
 from tests.machine.kernel import MOST_CALLS
 from tests.machine.play import Played
 from tests.machine.properties import facts

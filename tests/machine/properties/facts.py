@@ -16,7 +16,7 @@ ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 # Of time in which a process could not run, what a launch cannot know of: gaps below a second.
 UNSEEN_S = 1.05
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
-CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
+CRASH_S = 0.2  # spawnlaunch.outcome.failures, and the time of a look
 EARLY_S = 0.1  # by which a crash may have begun before what was seen first
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
 TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71

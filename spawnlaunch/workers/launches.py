@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from spawnlaunch import failures
 from spawnlaunch.base import machine, records
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Plan
 from spawnlaunch.cli import flags
 from spawnlaunch.node.hardware import Node
 from spawnlaunch.node.visible import Visible
+from spawnlaunch.outcome import failures
 from spawnlaunch.world import identity
 from spawnlaunch.world.host import HeldPort
 

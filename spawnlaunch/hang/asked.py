@@ -9,7 +9,7 @@ import json
 
 from spawnlaunch import witness
 from spawnlaunch.base import machine, records
-from spawnlaunch.rollcall import flight, frames
+from spawnlaunch.hang import flight, frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

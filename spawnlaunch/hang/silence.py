@@ -19,16 +19,17 @@ from collections.abc import Mapping, Sequence
 
 from spawnlaunch.base import events, machine
 from spawnlaunch.cli import flags
+from spawnlaunch.hang import stacks
 from spawnlaunch.node import proc
-from spawnlaunch.run import decisions, launches
-from spawnlaunch.run.hang import stacks
-from spawnlaunch.run.output import Output
+from spawnlaunch.output import Output
+from spawnlaunch.run import decisions
+from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from spawnlaunch.run.journal import Journal
+    from spawnlaunch.watch.journal import Journal
 
     class Owner(Protocol):
         """Whose workers they are."""

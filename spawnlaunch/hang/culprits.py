@@ -19,14 +19,14 @@ from math import comb
 from operator import itemgetter
 
 from spawnlaunch.base import records
-from spawnlaunch.rollcall import flight, groups
+from spawnlaunch.hang import flight, groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
-    from spawnlaunch.rollcall import asked, frames
+    from spawnlaunch.hang import asked, frames
 
     Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
 

@@ -7,7 +7,7 @@ import os
 
 from spawnlaunch.base import errors, machine, reading
 from spawnlaunch.cli import flags
-from spawnlaunch.run import files, launches
+from spawnlaunch.workers import files, launches
 from spawnlaunch.world import identity
 
 DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank

@@ -27,8 +27,8 @@ from math import prod
 
 from spawnlaunch.base import machine, reading
 from spawnlaunch.base.records import NamedTuple
-from spawnlaunch.rollcall.frames import Frame
-from spawnlaunch.rollcall.groups import own, place_of, ranks_of
+from spawnlaunch.hang.frames import Frame
+from spawnlaunch.hang.groups import own, place_of, ranks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ clock. The file is written at once, so its own time is finer; but it may be anot
 
 from __future__ import annotations
 
-from spawnlaunch import failures
 from spawnlaunch.base import machine
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import endings, launches
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

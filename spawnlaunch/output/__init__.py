@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from spawnlaunch.base import events, machine
 from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
-from spawnlaunch.run import launches, pipes, published
+from spawnlaunch.output import pipes, published
+from spawnlaunch.workers import launches
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
@@ -42,7 +43,7 @@ class Output:
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
-        self._told: int | None = None  # see run/published.py
+        self._told: int | None = None  # see output/published.py
         # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
         self._silent_ends: list[int] = []
         self._is_debugged = is_debugged

@@ -35,12 +35,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from spawnlaunch import failures
 from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.cli import active, flags
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import decisions, environment, files, launches
+from spawnlaunch.outcome import failures
+from spawnlaunch.run import decisions
+from spawnlaunch.workers import environment, files, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import stat
 from contextlib import suppress
 
 from spawnlaunch.base import errors, events, machine
-from spawnlaunch.run import environment, launches
+from spawnlaunch.workers import environment, launches
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a pipe to take something

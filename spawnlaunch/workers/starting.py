@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch.base import cpuset, errors, machine, reading, say, signals
+from spawnlaunch.base import cpuset, errors, machine, reading, refused, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.cli import flags, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.run import environment, files, launches, log_place, refused, routes
+from spawnlaunch.workers import environment, files, launches, log_place, routes
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
@@ -135,7 +135,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.hang_timeout_s or request.stack_on_usr2:
-        from spawnlaunch.rollcall import flight
+        from spawnlaunch.hang import flight
 
         told[environment.STACK_SIGNAL] = signals.STACKS or None
         told[environment.STACK_FILES] = launch.scratch

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from spawnlaunch.base import cpuset, errors, machine, reading
 from spawnlaunch.cli import flags, values
-from spawnlaunch.run import environment, launches
+from spawnlaunch.workers import environment, launches
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ import re
 from functools import cache
 
 from spawnlaunch.base import cpuset, records
-from spawnlaunch.rollcall import frames
+from spawnlaunch.hang import frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from itertools import islice
 
 from spawnlaunch.base import cpuset, machine
 from spawnlaunch.gang import messages
-from spawnlaunch.rollcall import flight, groups
-from spawnlaunch.run import hang
-from spawnlaunch.run.hang import stacks
+from spawnlaunch.hang import flight, groups, stacks
 
 LOOK_S = 0.2  # between two looks for the end of the silence
 MOST_ROWS, MOST_CHARS = 128, 200  # of what a node tells, and of a text in it

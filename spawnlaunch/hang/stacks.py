@@ -1,6 +1,6 @@
 """Where the workers are: the stacks of each of their processes, from the best source there is.
 
-What is held from outside is named as that, before anything else (rollcall/held.py), and is not
+What is held from outside is named as that, before anything else (hang/held.py), and is not
 asked itself where nothing of it runs.
 
 1. The worker itself, once it has imported torch: a thread in it answers (spawnlaunch/witness), with
@@ -29,15 +29,15 @@ from functools import partial
 
 from spawnlaunch import witness
 from spawnlaunch.base import events, machine, reading, records, signals
+from spawnlaunch.hang import asked, culprits, flight, groups, held, spying
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import asked, culprits, flight, groups, held
-from spawnlaunch.run import launches, tree
-from spawnlaunch.run.hang import spying
-from spawnlaunch.run.output import Output
+from spawnlaunch.output import Output
+from spawnlaunch.run import tree
+from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run.journal import Journal
+    from spawnlaunch.watch.journal import Journal
 
 MOST_READ = 1 << 20  # bytes of the stacks of one process
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
@@ -314,7 +314,7 @@ class RollCall:
 
 def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
     """Add to the file of a rank; the result is what to name. Raises OSError."""
-    from spawnlaunch.run import files
+    from spawnlaunch.workers import files
 
     kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
     if kept:

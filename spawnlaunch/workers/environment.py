@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spawnlaunch.base import reading
-from spawnlaunch.run import launches
+from spawnlaunch.workers import launches
 from spawnlaunch.world import identity
 
 MARK = identity.MARK  # the run's unique id, a dot, and the rank: whose child a process is

@@ -15,7 +15,8 @@ import stat
 from collections.abc import Callable
 
 from spawnlaunch.base import events, machine
-from spawnlaunch.run import files, launches, lines
+from spawnlaunch.output import lines
+from spawnlaunch.workers import files, launches
 
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on

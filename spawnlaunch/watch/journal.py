@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from spawnlaunch.base import events, machine, say
-from spawnlaunch.run import endings, launches, pipes
-from spawnlaunch.run.output import Output
+from spawnlaunch.outcome import endings
+from spawnlaunch.output import Output, pipes
 from spawnlaunch.run.processes import Running
+from spawnlaunch.workers import launches
 
 # What may be known only when the launchers of several nodes have met, but for ranks.
 OF_THE_NODE = (

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch.base import machine, say
-from spawnlaunch.run import pipes
+from spawnlaunch.output import pipes
 
 TOLD, SLOT_BYTES = "spawnlaunch-said", 64
 

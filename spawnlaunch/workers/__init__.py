@@ -1,0 +1,1 @@
+"""What each worker of a launch is made of, and how a process becomes it."""
