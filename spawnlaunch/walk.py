@@ -19,6 +19,10 @@ from spawnlaunch.node import hardware, visible
 from spawnlaunch.workers import environment, launches, routes, starting
 from spawnlaunch.world import identity, resolve
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.run.supervisor import MakeObserver
+
 
 def walk(
     argv: Sequence[str], environ: Mapping[str, str], closed: Sequence[str], blocked: frozenset[int]
@@ -101,14 +105,29 @@ def go(launch: launches.Launch) -> int:
         starting.exec_worker(workers[0], launch.blocked)
     from spawnlaunch.run import launcher  # no task needs it
 
+    observers = hang_help(launch)
     if not request.record:
-        return launcher.run(launch, workers)
+        return launcher.run(launch, workers, observers)
     from spawnlaunch import explaining
-    from spawnlaunch.watch import begin
+    from spawnlaunch.watch import begin, journal
 
     told = explaining.as_json(explaining.Explanation(launch, workers, warnings))
     with begin.recorded(launch, told) as pipe:
-        return launcher.run(launch._replace(journal=pipe), workers)
+        observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
+        return launcher.run(launch, workers, observers)
+
+
+def hang_help(launch: launches.Launch) -> list[MakeObserver]:
+    """What makes the help for hangs in the guard, where a flag asks for it."""
+    if not launch.request.asks_for_stacks:
+        return []
+    if launch.resolution.gathering:
+        from spawnlaunch.hang import together
+
+        return [together.HangOfAll]
+    from spawnlaunch.hang import silence
+
+    return [silence.HangHelp]
 
 
 def _refuse_what_this_mode_cannot(

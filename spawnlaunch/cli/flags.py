@@ -368,6 +368,11 @@ class Request(records.NamedTuple):
         ]
 
     @property
+    def asks_for_stacks(self) -> bool:
+        """Whether the launcher may have to say where each rank is."""
+        return self.hang_timeout_s > 0 or self.stack_on_usr2
+
+    @property
     def is_live(self) -> bool:
         """Whether the launch is planned for the machine that it is on."""
         return not self.sysfs_root.strip("/")

@@ -25,19 +25,17 @@ import pickle
 from contextlib import suppress
 from math import prod
 
-from spawnlaunch.base import machine, reading
+from spawnlaunch.base import machine
 from spawnlaunch.base.records import NamedTuple
 from spawnlaunch.hang.frames import Frame
 from spawnlaunch.hang.groups import own, place_of, ranks_of
+from spawnlaunch.workers import flight_recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
-SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
-DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 # Of these the sizes are the same on all ranks; what a rank gathers or sends need not be.
 ALIKE = ("all_reduce", "allreduce", "broadcast", "reduce")
 MOST_BYTES = 1 << 28  # of a dump
@@ -76,31 +74,17 @@ class Mismatch(NamedTuple):
     words: str
 
 
-def is_on(environ: Mapping[str, str]) -> bool:
-    """Whether the user has asked for records."""
-    values = (environ.get(name, "") for name in SIZES)
-    return any(reading.is_number(value) and int(value) > 0 for value in values)
-
-
-def variables(environ: Mapping[str, str], scratch: str) -> dict[str, str]:
-    """What the workers need, so that they can be asked: names that the user has given stay."""
-    if not is_on(environ):
-        return {}
-    dump = next((environ[name] for name in DUMPS if environ.get(name)), None)
-    dump = dump or os.path.join(scratch, "flight-")
-    pipe = environ.get(PIPE) or os.path.join(scratch, "ask-")
-    return {PIPE: pipe, **dict.fromkeys(DUMPS, dump)}
-
-
 class Asked:
     """One rank that was asked for its records."""
 
     def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
         """Ask; `environ` is the rank's. Raises OSError where it does not listen."""
         self.rank = rank
-        self._path = f"{environ[DUMPS[0]]}{rank}"
+        self._path = f"{environ[flight_recorder.DUMPS[0]]}{rank}"
         self._before = _changed(self._path)
-        pipe = machine.open(f"{environ[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        pipe = machine.open(
+            f"{environ[flight_recorder.PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK
+        )
         try:
             machine.write(pipe, b"1")
         finally:

@@ -1,9 +1,9 @@
 """Help for a job that hangs: notice that no rank writes anything, and tell where the workers are.
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
-tell_stacks -> RollCall.tell -> one process after the other: _ask or _look -> _note -> _call_roll
-(the lines) -> _hear_records -> Supervisor.stacks_told -> Decisions.stacks_told, which ends the
-launch with --on-hang kill.
+tell_stacks -> HangHelp.stacks_wanted -> RollCall.tell -> one process after the other: _ask or _look
+-> _note -> _call_roll (the lines) -> _hear_records -> Supervisor.stacks_told ->
+Decisions.stacks_told, which ends the launch with --on-hang kill.
 
 What comes through our pipes is heard at once; of a worker that writes to a file by itself, the
 file's time of change is looked at when the others have been silent. (A clock that is set meanwhile
@@ -15,43 +15,24 @@ hang is looked for while a debugger holds one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from spawnlaunch.base import events, machine
+from spawnlaunch.base import machine
 from spawnlaunch.cli import flags
 from spawnlaunch.hang import stacks
 from spawnlaunch.node import proc
-from spawnlaunch.output import Output
-from spawnlaunch.run import decisions
+from spawnlaunch.run import observer
+from spawnlaunch.run.processes import Running
+from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    from spawnlaunch.watch.journal import Journal
-
-    class Owner(Protocol):
-        """Whose workers they are."""
-
-        launch: launches.Launch
-        loop: events.Loop
-        output: Output
-        journal: Journal | None  # of --record
-        rules: decisions.Decisions
-
-        def stacks_told(self) -> None: ...
-        def stopped(self) -> Mapping[int, int]: ...
-        def pids(self) -> Mapping[int, int]: ...
-
 
 MOST_LOOK_S, LOOKS = 10.0, 100  # between two looks at the clock; of the limit at least so many
 
 
-class HangHelp:
+class HangHelp(observer.Observer):
     """What --hang-timeout and --stack-on-usr2 ask for; the limit is of silence, 0: never."""
 
-    def __init__(self, supervisor: Owner) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor, launch = supervisor, supervisor.launch
         self._loop, self._output = supervisor.loop, supervisor.output
         self._limit_s = launch.request.hang_timeout_s
@@ -62,31 +43,35 @@ class HangHelp:
         self._stopped_at = self._since  # or continued, or begun
         self._said = ""  # of stopped workers, last
         self.stacks = stacks.RollCall(
-            self._loop, self._output, launch.scratch, supervisor.stacks_told, supervisor.journal
+            self._loop, self._output, launch.scratch, self._stacks_told, supervisor.note
         )
 
-    def begin(self, workers: Sequence[launches.Worker]) -> None:
-        """Listen to these workers, who have just been started."""
+    def began(self, workers: Sequence[launches.Worker], _: Mapping[int, Running], /) -> None:
         streams = (route for worker in workers for route in worker.routes)
         self._files = [route.file for route in streams if route.file and route.is_redirected]
-        self.begin_anew()
+        self.resumed()
 
-    def begin_anew(self) -> None:
-        """Nothing before this moment counts: workers have been started, or were stopped."""
+    def resumed(self) -> None:
+        """Nothing before this moment counts."""
         self._since = self._stopped_at = machine.running_s()
         self._loop.alarm(self._listen, self._limit_s or None, look_s=self._look_s)
 
-    def cancel(self) -> None:
-        """All workers have ended."""
+    def ran(self) -> None:
         self._loop.alarm(self._listen, None)
         self.stacks.cancel()
+
+    def stacks_wanted(self, ranks: Iterable[tuple[launches.Worker, int]], heading: str) -> None:
+        self.stacks.tell(ranks, heading)
+
+    def _stacks_told(self) -> None:
+        self._supervisor.stacks_told(None)
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
         if quiet_s < self._limit_s:
             self._loop.alarm(self._listen, self._limit_s - quiet_s, look_s=self._look_s)
         else:
-            self.begin_anew()
+            self.resumed()
             self._supervisor.rules.silent()
 
     def _quiet_s(self) -> float:

@@ -33,11 +33,7 @@ from spawnlaunch.hang import asked, culprits, flight, groups, held, spying
 from spawnlaunch.node import proc
 from spawnlaunch.output import Output
 from spawnlaunch.run import tree
-from spawnlaunch.workers import launches
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.watch.journal import Journal
+from spawnlaunch.workers import files, flight_recorder, launches
 
 MOST_READ = 1 << 20  # bytes of the stacks of one process
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
@@ -69,7 +65,7 @@ class Target(records.NamedTuple):
 
 
 class RollCall:
-    """Asks processes for their stacks, and calls the roll; calls `done` at the end."""
+    """Asks processes for their stacks, and calls the roll for `note`; calls `done` at the end."""
 
     def __init__(
         self,
@@ -77,13 +73,13 @@ class RollCall:
         output: Output,
         scratch: str,
         done: Callable[[], None],
-        journal: Journal | None,
+        note: Callable[..., None],
     ) -> None:
         self._loop = loop
         self._output = output
         self._scratch = scratch
         self._done = done
-        self.journal = journal
+        self._tell_of = note
         self._witnesses: dict[int, tuple[Target, asked.Question]] = {}  # by the fds of questions
         self._targets: deque[Target] = deque()
         self.is_busy = False
@@ -191,7 +187,7 @@ class RollCall:
         self._targets.extendleft(late)
         self._begin_report()
         for target in self._targets:
-            if target.is_worker and flight.is_on(target.worker.environ):
+            if target.is_worker and flight_recorder.is_on(target.worker.environ):
                 self._ask_for_record(target.worker)
         self._next()
 
@@ -304,9 +300,9 @@ class RollCall:
         called = groups.groups(answers)
         self.roll = [group for group in called if group.is_worker]
         self._output.say(f"  {group.line}" for group in called)
-        if self.journal and answers:
+        if answers:
             told = [group._asdict() for group in self.roll]
-            self.journal.tell("roll", groups=told, words=[group.line for group in called])
+            self._tell_of("roll", groups=told, words=[group.line for group in called])
         if places:
             more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
             self._output.say([f"the whole stacks are in {places[0]}{more}"])
@@ -314,8 +310,6 @@ class RollCall:
 
 def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
     """Add to the file of a rank; the result is what to name. Raises OSError."""
-    from spawnlaunch.workers import files
-
     kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
     if kept:
         path = place = os.path.join(os.path.dirname(kept), FILE)

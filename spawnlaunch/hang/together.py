@@ -7,42 +7,35 @@ tells it where its ranks are, and which collectives they have reached; the hub's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from spawnlaunch.base import cpuset, machine
 from spawnlaunch.gang import messages
-from spawnlaunch.hang import flight, groups, stacks
+from spawnlaunch.hang import flight, groups, silence, stacks
 
 LOOK_S = 0.2  # between two looks for the end of the silence
 MOST_ROWS, MOST_CHARS = 128, 200  # of what a node tells, and of a text in it
 MOST_LINES = 16  # of the roll of all nodes
 
 
-class HangOfAll(hang.HangHelp):
-    """Tells `tell` that all ranks here are silent, and that one is not any more."""
+class HangOfAll(silence.HangHelp):
+    """Tells that all ranks here are silent, and that one is not any more."""
 
     _is_quiet = False
     _ours_until = 0.0  # what came before were the stacks; by machine.running_s
 
-    def __init__(self, supervisor: hang.Owner, tell: Callable[[bool], None]) -> None:
-        super().__init__(supervisor)
-        self._tell = tell
-
-    def begin_anew(self) -> None:
-        super().begin_anew()
+    def resumed(self) -> None:
+        super().resumed()
         self._is_quiet = False
 
-    def stacks_told(self) -> tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]:
-        """What was written until now were the stacks, and no rank's own words.
-
-        The result is where the ranks here are, for the hub.
-        """
+    def _stacks_told(self) -> None:
+        """What was written until now were the stacks, and no rank's own words."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
-        recorded = self.stacks.recorded
-        return told_where(self.stacks.roll), told_reached(recorded, int(machine.time() * 1e9))
+        reached = told_reached(self.stacks.recorded, int(machine.time() * 1e9))
+        self._supervisor.stacks_told((told_where(self.stacks.roll), reached))
 
-    def compare(self, told: Sequence[messages.Stacked], world_size: int) -> None:
+    def compared(self, told: Sequence[messages.Stacked], world_size: int) -> None:
         """Call the roll of all nodes, and say on which collective their ranks disagree."""
         roll = roll_of([each for one in told for each in one.where], world_size)
         count, places = sum(len(group.ranks) for group in roll), len(roll)
@@ -64,7 +57,7 @@ class HangOfAll(hang.HangHelp):
         self._loop.alarm(self._listen, left_s, look_s=self._look_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
-            self._tell(is_quiet)
+            self._supervisor.silent(is_quiet)
 
 
 def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:

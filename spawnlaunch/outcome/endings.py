@@ -39,8 +39,7 @@ from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.cli import active, flags
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import failures
-from spawnlaunch.run import decisions
+from spawnlaunch.outcome import exits, failures
 from spawnlaunch.workers import environment, files, launches
 
 TYPE_CHECKING = False
@@ -71,7 +70,7 @@ def announced(
             return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
             return (
-                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {decisions.STUCK_S:g} s "
+                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {failures.STUCK_S:g} s "
                 "and must be stuck in the kernel (a lost file system, a wedged driver); waiting "
                 "for it"
             )
@@ -95,7 +94,7 @@ def ended_early(cause: failures.Cause, request: flags.Request) -> str:
     return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
-def summary(result: launches.LaunchResult, hostname: str) -> Iterator[str]:
+def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
@@ -116,7 +115,7 @@ def summary(result: launches.LaunchResult, hostname: str) -> Iterator[str]:
         yield cause.oom
 
 
-def _listed(result: launches.LaunchResult) -> list[launches.WorkerExit]:
+def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
     """The other ranks, beside the first failure; where there is none, those that ended otherwise.
 
     Who ended as workers do that are told to is not listed then; who had to be killed was named.
@@ -129,12 +128,12 @@ def _listed(result: launches.LaunchResult) -> list[launches.WorkerExit]:
     return [] if are_alike else [one for one in others if one.code not in (0, -one.sent)]
 
 
-def _is_refused(one: launches.WorkerExit) -> bool:
+def _is_refused(one: exits.WorkerExit) -> bool:
     """Whether a rank came to what the first had come to, or was ended before it could."""
     return one.code == errors.WRONG_USE or _is_stopped(one)
 
 
-def _all_alike(cause: failures.Cause, result: launches.LaunchResult) -> str:
+def _all_alike(cause: failures.Cause, result: exits.LaunchResult) -> str:
     """All ranks have come to the same: one line for all of them."""
     others = [one.rank for one in result.exits if one != result.first_failure]
     first_of = " first" if others else ""
@@ -148,7 +147,7 @@ def after_restarts(n: int) -> str:
     return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
-def _memory_of(first: launches.WorkerExit) -> Iterator[str]:
+def _memory_of(first: exits.WorkerExit) -> Iterator[str]:
     """How much memory a rank had used, if somebody has killed it and that may be the reason."""
     if not first.used or first.code != -signal.SIGKILL or first.sent:
         return
@@ -174,7 +173,7 @@ def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills |
     )
 
 
-def _how(one: launches.WorkerExit) -> str:
+def _how(one: exits.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
     if one.left:
         return "could not be killed"
@@ -184,7 +183,7 @@ def _how(one: launches.WorkerExit) -> str:
     return failures.how_it_ended(one.code) + told
 
 
-def _is_stopped(one: launches.WorkerExit) -> bool:
+def _is_stopped(one: exits.WorkerExit) -> bool:
     """Whether it was the launcher's signal that ended it."""
     ours = (-one.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
     return bool(one.sent) and not one.left and one.code in ours
@@ -198,7 +197,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 # What a worker left about its failure
 
 
-def last_words(failure: launches.WorkerExit) -> str | None:
+def last_words(failure: exits.WorkerExit) -> str | None:
     """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
     words = traceback_in(read(failure.error_file))
     return words[-TAIL_BYTES:] if words else _said_last(failure)
@@ -231,7 +230,7 @@ def read(path: str | None) -> Any:
         return None
 
 
-def _said_last(failure: launches.WorkerExit) -> str | None:
+def _said_last(failure: exits.WorkerExit) -> str | None:
     """The last lines that a worker wrote to its stderr, wherever that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
@@ -258,7 +257,7 @@ def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PA
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 
-def say_words(one: launches.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
+def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
     """Say what a failed worker has left, unless it was `shown` last (None: all was), and where."""
     words = last_words(one)
     if words and shown is not None and not is_shown(words, shown):
@@ -266,7 +265,7 @@ def say_words(one: launches.WorkerExit, host: str, shown: str | None, patience_s
     say_where(one, patience_s)
 
 
-def say_environment(one: launches.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
+def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
     """Say it where a module is missing, and the active environment is not the workers'."""
     request, is_by_itself = launch.request, one.tail is None and not one.stderr
     if one.code != 1 or request.program.kind == "program":
@@ -276,7 +275,7 @@ def say_environment(one: launches.WorkerExit, launch: launches.Launch, patience_
     say.say([line] * bool(line), patience_s)
 
 
-def say_where(one: launches.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
+def say_where(one: exits.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
     """Name the file that has what a failed worker wrote, if one was kept."""
     kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
@@ -289,7 +288,7 @@ def say_where(one: launches.WorkerExit, patience_s: float = say.PATIENCE_S) -> N
 
 
 def write_files(
-    result: launches.LaunchResult,
+    result: exits.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] | None = (),
 ) -> int:
@@ -305,7 +304,7 @@ def write_files(
     return status
 
 
-def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: str) -> None:
+def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str) -> None:
     """Leave the first failure in the error file that the user named, or say why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
@@ -319,7 +318,7 @@ def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: s
 
 
 def write_result(
-    result: launches.LaunchResult,
+    result: exits.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] = (),
 ) -> bool:
@@ -359,7 +358,7 @@ def _restart(cause: failures.Cause) -> dict[str, Any]:
     }
 
 
-def as_json(one: launches.WorkerExit) -> dict[str, Any]:
+def as_json(one: exits.WorkerExit) -> dict[str, Any]:
     """How a rank ended, and what it used; null where that is not known."""
     used = one.used
     return {

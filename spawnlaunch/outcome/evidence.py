@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from spawnlaunch.base import machine
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, failures
-from spawnlaunch.workers import launches
+from spawnlaunch.outcome import endings, exits, failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ WHOLE_S = 1.0  # likewise of a time in whole seconds
 
 
 def judged(
-    one: launches.WorkerExit, host: str, ended: float, kills_before: cgroup.MemoryKills | None
-) -> tuple[launches.WorkerExit, failures.Failure | None]:
+    one: exits.WorkerExit, host: str, ended: float, kills_before: cgroup.MemoryKills | None
+) -> tuple[exits.WorkerExit, failures.Failure | None]:
     """A worker that has ended badly, with when that began; and its failure, if it was its own.
 
     Times, as `ended`, are those of this machine's monotonic clock.
@@ -62,7 +61,7 @@ def _time_in(record: Any) -> float | None:
     return found if found == found else None  # not nan
 
 
-def _written_s(one: launches.WorkerExit, since_s: float) -> float:
+def _written_s(one: exits.WorkerExit, since_s: float) -> float:
     """How long before its end a worker wrote torch's error file; 0: not, or without a time.
 
     The end was `since_s` ago. The file's own time counts where it is in the second that the file

@@ -59,6 +59,7 @@ VICTIMS_WORDS = (
     "Watchdog caught collective operation timeout",
 )
 
+STUCK_S = 10.0  # after SIGKILL, which ends a process in milliseconds if it is not stuck
 LATE_S = 0.1  # by which a process that watches may run later than another one
 MOST_NAMES, MORE = 8, " more"
 

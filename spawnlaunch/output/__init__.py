@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from spawnlaunch.base import events, machine
 from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
+from spawnlaunch.outcome import exits
 from spawnlaunch.output import pipes, published
 from spawnlaunch.workers import launches
 
@@ -148,7 +149,7 @@ class Output:
         source.read_all()
         return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
 
-    def shown_last(self, one: launches.WorkerExit) -> str | None:
+    def shown_last(self, one: exits.WorkerExit) -> str | None:
         """What our stderr shows since any other stream has written there; "": that is not known.
 
         None: what this worker has written, which did so by itself.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch.base import errors, events, machine, say
-from spawnlaunch.outcome import endings, failures
+from spawnlaunch.outcome import endings, exits, failures
 from spawnlaunch.run import leftovers, removal, unable
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
@@ -37,8 +37,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             is_written = supervisor.output.drain(launch.grace_s, was_told_to_end)
         if not (is_written or result.status):
             result = result._replace(status=os.EX_IOERR)
-        if supervisor.journal:
-            supervisor.journal.end(result, was_told_to_end)
+        supervisor.end(result)
         return leave_word(result) if result.cause or launch.result else result.status
     finally:
         remove_scratch(launch.scratch)
@@ -46,7 +45,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
 
 def _run(
     supervisor: Supervisor, workers: Sequence[launches.Worker]
-) -> tuple[launches.LaunchResult, Callable[[launches.LaunchResult], int]]:
+) -> tuple[exits.LaunchResult, Callable[[exits.LaunchResult], int]]:
     """Run the workers; the result is how that went, and who leaves word of it."""
     launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
     request, has_gang = launch.request, launch.resolution.gathering is not None
@@ -70,7 +69,7 @@ def _run(
     return result, leave_word
 
 
-def _restarted(result: launches.LaunchResult, supervisor: Supervisor) -> launches.LaunchResult:
+def _restarted(result: exits.LaunchResult, supervisor: Supervisor) -> exits.LaunchResult:
     """Run the workers again after a first attempt, as long as the budget of restarts allows it."""
     launch, tree, used = supervisor.launch, supervisor.tree, 0  # of the restarts that are allowed
     request, final = launch.request, launch.request.no_restart_status
@@ -95,8 +94,7 @@ def _restarted(result: launches.LaunchResult, supervisor: Supervisor) -> launche
         in_all = f" (in all {total})" * (total != used)
         words = f"{result.cause.in_words}: restart {used} of {most}{in_all}"
         supervisor.output.say([words])
-        if supervisor.journal:
-            supervisor.journal.tell("restart", words=words)
+        supervisor.note("restart", words=words)
         result = supervisor.run(workers)._replace(restarted=before)
     return result
 
@@ -125,14 +123,14 @@ def remove_scratch(directory: str) -> None:
             say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
 
 
-def _ended_early(supervisor: Supervisor, status: int, words: str) -> launches.LaunchResult:
+def _ended_early(supervisor: Supervisor, status: int, words: str) -> exits.LaunchResult:
     """How a launch ended that had no workers yet."""
     cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
     words = words or endings.ended_early(cause, supervisor.launch.request)
     say.say([words])
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
-    return launches.LaunchResult(status, cause)
+    return exits.LaunchResult(status, cause)
 
 
 def end(tree: Tree) -> bool:
@@ -145,7 +143,7 @@ def end(tree: Tree) -> bool:
     return not left
 
 
-def _leave_word(supervisor: Supervisor, result: launches.LaunchResult) -> int:
+def _leave_word(supervisor: Supervisor, result: exits.LaunchResult) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
     launch = supervisor.launch
     status = endings.write_files(result, launch)

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
 RUNNING, STOPPING, KILLING = "running", "stopping", "killing"
 
-# After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
-STUCK_S = 10.0
 LAST_S = 1.0  # for what has had its time, and may still end
 
 # A job that is suspended is stopped as a whole, one process after the other: one that is stopped is
@@ -197,7 +195,7 @@ class Decisions:
         if self.stage == STOPPING:
             self._kill("overdue")
         elif unkillable:
-            self._around.set_deadline(STUCK_S)
+            self._around.set_deadline(failures.STUCK_S)
             self._workers.leave(unkillable)
         else:
             self._around.set_deadline(None)
@@ -231,7 +229,7 @@ class Decisions:
     def _kill(self, said: failures.Cause | str | None = None) -> None:
         self.stage = KILLING
         self._workers.kill(self.running)
-        self._around.set_deadline(STUCK_S if self.running else None)
+        self._around.set_deadline(failures.STUCK_S if self.running else None)
         if said:
             self._around.announce(said)
 

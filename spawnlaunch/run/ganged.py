@@ -7,7 +7,7 @@ starts and ends this node's workers, and tells what becomes of them.
     launch(start)         the workers of another epoch
     halt(cause, grace)    as the decisions have it
     exit(status)          the end
-    supervisor.gang       is told what happens here, and tells the member
+    an observer           hears what happens here, and tells the member
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import decisions
+from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches, log_place, starting
 from spawnlaunch.world import host, lookup, refusals
@@ -31,13 +31,12 @@ from spawnlaunch.world.gathering import Gathering
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spawnlaunch.gang import server
-    from spawnlaunch.hang import together
 
 TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
 
 
-class Gang:
+class Gang(observer.Observer):
     """This launcher's share; `run` sees the launch to its end."""
 
     def __init__(self, supervisor: Supervisor, end_all: Callable[[], bool]) -> None:
@@ -58,7 +57,7 @@ class Gang:
         self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
         self._port: host.HeldPort | None = host.hold_free_port()
-        self._result = launches.LaunchResult(0, None)
+        self._result = exits.LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
         run_id = launch.resolution.world.run_id
@@ -86,12 +85,7 @@ class Gang:
             again=gathering.again,
         )
         self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
-        self._hang_help: together.HangOfAll | None = None
-        if supervisor.hang_help:
-            from spawnlaunch.hang import together
-
-            self._hang_help = together.HangOfAll(supervisor, self._member.quiet)
-        supervisor.take_part(self, self._hang_help)
+        supervisor.add(self)
 
     def _served(
         self, endpoint: link.Endpoint, settings: Settings, who: str, gathering: Gathering
@@ -159,7 +153,7 @@ class Gang:
         self._supervisor.output.make_room(own + most_used)
         return machine.sysconf("SC_OPEN_MAX") - own
 
-    def run(self) -> launches.LaunchResult:
+    def run(self) -> exits.LaunchResult:
         """Take part until the end; the result has the exit status of all launchers."""
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
@@ -174,7 +168,7 @@ class Gang:
                 self._run_workers(start)
         if self._server:
             self._serve_to_the_end(self._server)
-        self._supervisor.take_part(None, self._hang_help)
+        self._supervisor.drop(self)
         again = tuple(self._server.hub.again) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 
@@ -231,7 +225,8 @@ class Gang:
             self._supervisor.rules.halt(cause, grace_s)
 
     def show_stacks(self) -> None:
-        if self._hang_help and self._supervisor.rules.stage == decisions.RUNNING:
+        is_running = self._supervisor.rules.stage == decisions.RUNNING
+        if self._launch.request.asks_for_stacks and is_running:
             self._supervisor.rules.silent()
         else:
             self._member.stacks_shown()
@@ -277,15 +272,16 @@ class Gang:
         epoch, age_s = self._member.hello.epoch, machine.monotonic() - failure.when
         self._member.worker_failed(messages.Failed(epoch, failure.cause, age_s, failure.early_s))
 
-    def stacks_told(self) -> None:
-        if self._hang_help:
-            self._member.stacks_shown(*self._hang_help.stacks_told())
-        else:
-            self._member.stacks_shown()
+    def silent(self, is_silent: bool) -> None:
+        self._member.quiet(is_silent)
+
+    def stacks_told(
+        self, told: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]
+    ) -> None:
+        self._member.stacks_shown(*told)
 
     def _compare(self, told: Sequence[messages.Stacked]) -> None:
-        if self._hang_help:
-            self._hang_help.compare(told, self._world_size)
+        self._supervisor.compare(told, self._world_size)
 
     def launcher_gone(self) -> None:
         self._is_alone = True
@@ -294,7 +290,7 @@ class Gang:
 
     # The end
 
-    def leave_word(self, result: launches.LaunchResult) -> int:
+    def leave_word(self, result: exits.LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
         cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
         status = endings.write_files(result, self._launch, elsewhere)
@@ -308,7 +304,7 @@ class Gang:
             endings.say_where(first)
         return status
 
-    def _say_report(self, cause: failures.Cause, result: launches.LaunchResult) -> None:
+    def _say_report(self, cause: failures.Cause, result: exits.LaunchResult) -> None:
         """The first failure, how this node's ranks ended, and the last words of the first."""
         again = endings.after_restarts(len(result.restarted))
         say.say([f"failed first{again}: {cause.in_words}"], say.PATIENCE_S)
@@ -319,7 +315,7 @@ class Gang:
         if cause.words:  # also those of a rank here: other nodes' output may come after them
             endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _elsewhere(self, result: launches.LaunchResult) -> list[tuple[int, int | None]]:
+    def _elsewhere(self, result: exits.LaunchResult) -> list[tuple[int, int | None]]:
         """The ends of other nodes' ranks."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)

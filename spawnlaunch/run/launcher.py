@@ -27,11 +27,15 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, records, refused, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import endings, failures
+from spawnlaunch.outcome import endings, exits, failures
 from spawnlaunch.run import attempts, decisions, unable
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
 from spawnlaunch.workers import launches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.run.supervisor import MakeObserver
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
 # of each stream. A launch is refused for want of what it needs; the soft limit is raised where the
@@ -65,12 +69,17 @@ class GuardProcess(records.NamedTuple):
     channel: int  # descriptor to write signals to
 
 
-def run(launch: launches.Launch, workers: Sequence[launches.Worker]) -> int:
+def run(
+    launch: launches.Launch,
+    workers: Sequence[launches.Worker],
+    observers: Sequence[MakeObserver] = (),
+) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
-    not agreed yet). The signals that end, stop or continue the launch stay blocked, and caught in
-    other threads, so that none cuts in while the interpreter ends.
+    not agreed yet). Each of `observers` makes one in the guard. The signals that end, stop or
+    continue the launch stay blocked, and caught in other threads, so that none cuts in while the
+    interpreter ends.
     Raises UsageError where the workers cannot all be watched, OSError where the system refuses what
     a launch needs; nothing is left then.
     """
@@ -85,14 +94,14 @@ def run(launch: launches.Launch, workers: Sequence[launches.Worker]) -> int:
     if not machine.IS_LINUX:
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
-        supervisor = Supervisor(launch, tree, pipe)
+        supervisor = Supervisor(launch, tree, pipe, observers)
         supervisor.listen()
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    guard = _start_guard(workers, launch, pipe)
+    guard = _start_guard(workers, launch, pipe, observers)
     try:
         watch = _Watch(guard, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
@@ -142,7 +151,10 @@ def _check_limit(workers: int, needed: int, own: int) -> None:
 
 
 def _start_guard(
-    workers: Sequence[launches.Worker], launch: launches.Launch, pipe: events.SignalPipe
+    workers: Sequence[launches.Worker],
+    launch: launches.Launch,
+    pipe: events.SignalPipe,
+    observers: Sequence[MakeObserver],
 ) -> GuardProcess:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
@@ -157,7 +169,7 @@ def _start_guard(
         try:
             machine.close(outlet)
             pipe.close()  # that is the launcher's
-            supervisor = _become_guard(workers, launch, launcher, inlet)
+            supervisor = _become_guard(workers, launch, launcher, inlet, observers)
             status, fault = attempts.carry_out(supervisor, workers), 0
         except errors.UsageError as error:
             status, fault = errors.WRONG_USE, 0
@@ -185,7 +197,11 @@ def _start_guard(
 
 
 def _become_guard(
-    workers: Sequence[launches.Worker], launch: launches.Launch, launcher: int, inlet: int
+    workers: Sequence[launches.Worker],
+    launch: launches.Launch,
+    launcher: int,
+    inlet: int,
+    observers: Sequence[MakeObserver],
 ) -> Supervisor:
     """Become the guard; the result is what supervises the workers, which are still to be started.
 
@@ -203,7 +219,7 @@ def _become_guard(
     pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     machine.signal(signal.SIGCONT, partial(_look_at_launcher, launcher, machine.getpid()))
     machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCONT])
-    supervisor = Supervisor(launch, tree, pipe)
+    supervisor = Supervisor(launch, tree, pipe, observers)
     supervisor.listen(inlet)
     return supervisor
 
@@ -333,6 +349,6 @@ def _take_over(code: int, guard: GuardProcess, tree: Tree, launch: launches.Laun
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
-        endings.write_result(launches.LaunchResult(cause.status(), cause), launch)
+        endings.write_result(exits.LaunchResult(cause.status(), cause), launch)
     say.say([f"{cause.in_words}: ended the workers"])
     return cause.status()

@@ -13,6 +13,7 @@ from functools import partial
 from spawnlaunch.base import events, machine, records, refused, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
+from spawnlaunch.outcome import exits
 from spawnlaunch.output import Output
 from spawnlaunch.run import decisions, leftovers
 from spawnlaunch.run.tree import Tree, exit_code
@@ -52,7 +53,7 @@ class Processes:
     def __init__(
         self, launch: launches.Launch, loop: events.Loop, output: Output, tree: Tree,
         caught: frozenset[int], is_well: Callable[[], bool],
-        on_exit: Callable[[launches.WorkerExit], None],
+        on_exit: Callable[[exits.WorkerExit], None],
     ) -> None:  # fmt: skip
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
@@ -221,7 +222,7 @@ class Processes:
         for running, code, end in dead:
             if end is not None:
                 status, used = end
-            elif code or self._launch.result or self._launch.journal is not None:
+            elif code or self._launch.result or self._launch.request.record:
                 pid, status, used = machine.wait4(running.pid, os.WNOHANG)
             else:  # which takes a module less
                 (pid, status), used = machine.waitpid(running.pid, os.WNOHANG), None
@@ -265,7 +266,7 @@ class Processes:
         began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
         tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)
         self._on_exit(
-            launches.WorkerExit(
+            exits.WorkerExit(
                 worker.rank, worker.local_rank, running.pid or None, code,
                 after_s=now - running.since,
                 sent=0 if was_dying else sent,

@@ -19,10 +19,6 @@ from spawnlaunch.base.signals import signal
 from spawnlaunch.run import decisions
 from spawnlaunch.run.processes import Processes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 
 class Stops:
     """Which workers are stopped."""
@@ -32,10 +28,10 @@ class Stops:
         loop: events.Loop,
         processes: Processes,
         rules: Callable[[], decisions.Decisions],
-        hang_help: hang.HangHelp | None,
+        on_change: Callable[[], object],
     ) -> None:
         self._loop, self._processes, self._rules = loop, processes, rules
-        self._hang_help = hang_help
+        self._on_change = on_change
         self._pids: set[int] = set()  # of children; a number is a worker's while that one runs
 
     def workers(self) -> dict[int, int]:
@@ -50,8 +46,8 @@ class Stops:
             while told := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
                 goes_on = told.si_code == os.CLD_CONTINUED
                 (self._pids.discard if goes_on else self._pids.add)(told.si_pid)
-        if self._hang_help and self.workers() != before:
-            self._hang_help.begin_anew()
+        if self.workers() != before:
+            self._on_change()
 
     def heed(self) -> bool:
         """Do what follows from who is stopped, and from the launch's state: does its time stand?"""

@@ -14,25 +14,19 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, evidence, failures
+from spawnlaunch.outcome import endings, evidence, exits, failures
 from spawnlaunch.run import decisions, leftovers, processes, stops
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, TypeAlias
 
-    from spawnlaunch.run import preload, stops
-    from spawnlaunch.watch import journal
+    from spawnlaunch.run import preload
+    from spawnlaunch.run.observer import Observer
 
-    class Listener(Protocol):
-        """Hears what happens here, where there are several nodes."""
-
-        def failed(self, failure: failures.Failure) -> None: ...
-        def told_to_end(self, signum: int) -> None: ...
-        def stacks_told(self) -> None: ...
-        def launcher_gone(self) -> None: ...
+    MakeObserver: TypeAlias = Callable[["Supervisor"], Observer]
 
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
@@ -46,29 +40,28 @@ class Supervisor:
 
     rules: decisions.Decisions  # of this attempt
 
-    def __init__(self, launch: launches.Launch, tree: Tree, pipe: events.SignalPipe) -> None:
+    def __init__(
+        self,
+        launch: launches.Launch,
+        tree: Tree,
+        pipe: events.SignalPipe,
+        observers: Sequence[MakeObserver] = (),
+    ) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = events.Loop(self._follow)
         # The hub tells what a worker alone on another node said last, and the record has it.
-        is_told = launch.resolution.gathering is not None or launch.journal is not None
+        self._has_gang = launch.resolution.gathering is not None
+        is_told = self._has_gang or bool(request.record)
         hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
-        self.journal: journal.Journal | None = None  # of --record
-        if launch.journal is not None:
-            from spawnlaunch.watch import journal
-
-            self.journal = journal.Journal(launch.journal, launch.hostname, self.loop, self.output)
-        self.hang_help: hang.HangHelp | None = None
-        if request.hang_timeout_s or request.stack_on_usr2:
-            self.hang_help = hang.HangHelp(self)
         self._processes = processes.Processes(
             launch, self.loop, self.output, tree, pipe.caught,
             is_well=lambda: self.rules.cause is None, on_exit=self._on_exit,
         )  # fmt: skip
         self._become: starting.BecomeWorker = starting.exec_worker
         self._image: preload.Image | None = None  # of --preload
-        self.exits: list[launches.WorkerExit] = []
+        self.exits: list[exits.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
         self._stops: stops.Stops | None = None
         self.has_begun = False  # some workers
@@ -77,28 +70,32 @@ class Supervisor:
         self._unsaid = ""  # of a failure that all ranks may have alike
         self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
-        self.gang: Listener | None = None
+        self._observers = [make(self) for make in observers]
 
-    def take_part(self, gang: Listener | None, hang_help: hang.HangHelp | None) -> None:
-        """Tell a gang what happens here from now on, and have its help for hangs; None: no more."""
-        self.gang, self.hang_help = gang, hang_help
+    def add(self, observer: Observer) -> None:
+        """Have it hear what happens from now on."""
+        self._observers.append(observer)
 
-    def run(self, workers: Sequence[launches.Worker]) -> launches.LaunchResult:
+    def drop(self, observer: Observer) -> None:
+        """Have it hear nothing more."""
+        self._observers.remove(observer)
+
+    def run(self, workers: Sequence[launches.Worker]) -> exits.LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
         self._begin(workers)
         while self.rules.running:
             self.loop.turn()
         for call in (self._time_up, self._settled, self._limit_reached, self._say_unsaid):
             self.loop.alarm(call, None)
-        if self.hang_help:
-            self.hang_help.cancel()
+        for observer in self._observers:
+            observer.ran()
         self._processes.finish()
         cause = self.rules.cause
         if cause is not None:
             return self._ended(cause)
         if self.tree.living():
             leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
-        return launches.LaunchResult(0, None, tuple(self.exits))
+        return exits.LaunchResult(0, None, tuple(self.exits))
 
     def _begin(self, workers: Sequence[launches.Worker]) -> None:
         self.exits, self.has_begun = [], True
@@ -114,22 +111,20 @@ class Supervisor:
             foreground=foreground,
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say
+            ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say
         )
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)
-        if self.hang_help:
-            self.hang_help.begin(workers)
-        if self.journal:
-            self.journal.began(workers, running)
+        for observer in self._observers:
+            observer.began(workers, running)
         self._look_at_script()
         self.loop.alarm(self._settled, SETTLED_S)
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
 
-    def _ended(self, cause: failures.Cause) -> launches.LaunchResult:
-        result = launches.LaunchResult(self.rules.status, cause, tuple(self.exits))
+    def _ended(self, cause: failures.Cause) -> exits.LaunchResult:
+        result = exits.LaunchResult(self.rules.status, cause, tuple(self.exits))
         if not result.status:
             return result
 
@@ -230,19 +225,19 @@ class Supervisor:
             self.loop.forget(pipe)
             events.must_come_back()
             self.rules.gone()
-            if self.gang:
-                self.gang.launcher_gone()
+            for observer in self._observers:
+                observer.launcher_gone()
 
     def _signalled(self, rule: Callable[..., None], signum: int, *more: bool) -> None:
         rule(signum, *more)
-        if self.gang and signum in signals.STOP:
-            self.gang.told_to_end(signum)
+        for observer in self._observers if signum in signals.STOP else ():
+            observer.told_to_end(signum)
 
-    def stacks_told(self) -> None:
-        """Where the workers are was shown."""
+    def stacks_told(self, told: Any) -> None:
+        """Where the workers are was shown; `told` is that for the other nodes."""
         self.rules.stacks_told()
-        if self.gang:
-            self.gang.stacks_told()
+        for observer in self._observers:
+            observer.stacks_told(told)
 
     def stopped(self) -> Mapping[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
@@ -254,9 +249,7 @@ class Supervisor:
 
     def _stop_help(self) -> stops.Stops:
         if self._stops is None:
-            self._stops = stops.Stops(
-                self.loop, self._processes, lambda: self.rules, self.hang_help
-            )
+            self._stops = stops.Stops(self.loop, self._processes, lambda: self.rules, self.resumed)
         return self._stops
 
     def _limit_reached(self) -> None:
@@ -271,20 +264,20 @@ class Supervisor:
         stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
         self.rules.time_up(stay)
 
-    def _on_exit(self, one: launches.WorkerExit) -> None:
+    def _on_exit(self, one: exits.WorkerExit) -> None:
         ended = machine.monotonic()
         self.exits.append(one)
-        if self.journal:
-            self.journal.ended(one)
+        for observer in self._observers:
+            observer.exited(one)
         self.rules.exited(one.rank, one.code, one.pid)
         # The failure of a worker alone is the first, without looking for evidence.
-        if one.code and (self.exits[1:] or self.rules.running or self.gang):
+        if one.code and (self.exits[1:] or self.rules.running or self._has_gang):
             host = self.launch.hostname
             self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
             if failure:
                 self.rules.failed(failure)
-                if self.gang:
-                    self.gang.failed(failure)
+                for observer in self._observers:
+                    observer.failed(failure)
 
     # What is decided
 
@@ -298,7 +291,7 @@ class Supervisor:
             words = endings.still_stopped(stopped, self.launch)
         target = self.launch.request.program.target
         failed_with = what.code if not isinstance(what, str) and what.kind == "failure" else 0
-        if what == "silent" and self.hang_help:
+        if what == "silent":
             self._heading = words  # of the report that is asked for next
         elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
             # All may come to it, and then one line says it.
@@ -306,22 +299,40 @@ class Supervisor:
             self.loop.alarm(self._say_unsaid, ALIKE_S)
         else:
             self.output.say([words])
-        if self.journal:
-            kind = what if isinstance(what, str) else what.kind
-            self.journal.tell("said", what=kind, words=words)
+        self.note("said", what=what if isinstance(what, str) else what.kind, words=words)
+
+    def note(self, kind: str, **values: object) -> None:
+        """Tell what the launcher says about the launch."""
+        for observer in self._observers:
+            observer.noted(kind, **values)
 
     def _say_unsaid(self) -> None:
         self.output.say([self._unsaid])
 
     def tell_stacks(self, ranks: frozenset[int]) -> None:
-        if self.hang_help:
-            running = self._processes.of(ranks)
-            heading, self._heading = self._heading, ""
-            self.hang_help.stacks.tell(((one.worker, one.pid) for one in running), heading)
+        heading, self._heading = self._heading, ""
+        running = [(one.worker, one.pid) for one in self._processes.of(ranks)]
+        for observer in self._observers:
+            observer.stacks_wanted(running, heading)
 
     def resumed(self) -> None:
-        if self.hang_help:
-            self.hang_help.begin_anew()
+        for observer in self._observers:
+            observer.resumed()
+
+    def silent(self, is_silent: bool) -> None:
+        """The workers write nothing, or one of them writes again."""
+        for observer in self._observers:
+            observer.silent(is_silent)
+
+    def compare(self, told: Sequence[Any], world_size: int) -> None:
+        """Have what all nodes have told of their workers compared."""
+        for observer in self._observers:
+            observer.compared(told, world_size)
+
+    def end(self, result: exits.LaunchResult) -> None:
+        """The launch has ended."""
+        for observer in self._observers:
+            observer.ended(result, lambda: self.rules.was_told_to_end)
 
     def _follow(self) -> bool:
         """Do what follows from a turn of the loop; whether the launch's time stands."""

@@ -19,6 +19,7 @@ from contextlib import suppress
 from spawnlaunch.base import events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
+from spawnlaunch.outcome import failures
 from spawnlaunch.run import decisions
 from spawnlaunch.workers import environment
 
@@ -90,7 +91,7 @@ class Tree:
 
     def __init__(self, run: str, adopts: bool, foreign: Iterable[proc.Process] = ()) -> None:
         self.kept: set[int] = set()  # children that are not ended, nor what they start
-        self.patience_s = decisions.STUCK_S  # with what the workers have left
+        self.patience_s = failures.STUCK_S  # with what the workers have left
         self._run = run
         self.adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)

@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from spawnlaunch.base import events, machine, say
-from spawnlaunch.outcome import endings
+from spawnlaunch.outcome import endings, exits
 from spawnlaunch.output import Output, pipes
+from spawnlaunch.run import observer
 from spawnlaunch.run.processes import Running
 from spawnlaunch.workers import launches
 
@@ -25,7 +26,7 @@ OF_THE_NODE = (
 MOST_BYTES = 1 << 23  # that may wait for a recorder: the ends of some ten thousand ranks
 
 
-class Journal:
+class Journal(observer.Observer):
     """The pipe, and what goes through it."""
 
     def __init__(self, pipe: int, hostname: str, loop: events.Loop, output: Output) -> None:
@@ -39,8 +40,7 @@ class Journal:
         self._loop.forget(self._pipe)
         self._output.say(["the record breaks off here: the process that writes it has died"])
 
-    def tell(self, kind: str, **values: object) -> None:
-        """Tell of an event."""
+    def noted(self, kind: str, **values: object) -> None:
         event = {"kind": kind, "time": round(machine.time(), 3), **values}
         if len(self._sink.queue) > MOST_BYTES:
             self._untold += 1
@@ -48,23 +48,21 @@ class Journal:
             self._sink.put(json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
-        """The workers of an attempt were started; `running` has by rank those that could be."""
         told = workers[0].environ
         restart = int(told["TORCHELASTIC_RESTART_COUNT"])
         world = {name: told[name] for name in OF_THE_NODE if name in told}
         pids = {rank: one.pid for rank, one in running.items()}
         since = {rank: one.since for rank, one in running.items()}
-        self.tell("attempt", restart=restart, pids=pids, since=since, world=world)
+        self.noted("attempt", restart=restart, pids=pids, since=since, world=world)
 
-    def ended(self, one: launches.WorkerExit) -> None:
-        """A rank has ended."""
-        self.tell("ended", **endings.as_json(one))
+    def exited(self, one: exits.WorkerExit) -> None:
+        self.noted("ended", **endings.as_json(one))
 
-    def end(self, result: launches.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
         """The launch has ended; what failed first may have done so on another node."""
         cause, failure = result.cause, result.first_failure
         elsewhere = cause and cause.kind == "failure" and not failure
-        self.tell(
+        self.noted(
             "end",
             status=result.status,
             cause=cause and cause.kind,

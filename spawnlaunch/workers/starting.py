@@ -134,12 +134,12 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         environment.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
-    if request.hang_timeout_s or request.stack_on_usr2:
-        from spawnlaunch.hang import flight
+    if request.asks_for_stacks:
+        from spawnlaunch.workers import flight_recorder
 
         told[environment.STACK_SIGNAL] = signals.STACKS or None
         told[environment.STACK_FILES] = launch.scratch
-        told |= flight.variables(launch.environ, launch.scratch)
+        told |= flight_recorder.variables(launch.environ, launch.scratch)
     return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
 
 

@@ -14,14 +14,18 @@ ROOT = Path(__file__).parents[2] / "spawnlaunch"
 ROOMS = [
     *sorted((ROOT / "run").rglob("*.py")),
     *sorted((ROOT / "gang").glob("*.py")),
-    *sorted((ROOT / "rollcall").glob("*.py")),
+    *(
+        file
+        for room in ("hang", "outcome", "output")
+        for file in sorted((ROOT / room).glob("*.py"))
+    ),
+    *sorted((ROOT / "workers").glob("*.py")),
     *(ROOT / "node" / name for name in ("proc.py", "sysfs.py", "cgroup.py")),
     *(ROOT / "world" / name for name in ("host.py", "lookup.py", "meeting.py", "gathering.py")),
-    *(ROOT / name for name in ("binding/apply.py", "watch/begin.py")),
-    ROOT / "failures.py",
+    *(ROOT / name for name in ("binding/apply.py", "watch/begin.py", "watch/journal.py")),
     *(
         ROOT / f"base/{name}.py"
-        for name in ["events", "signals", "say", "reading", "errors", "records"]
+        for name in ["events", "signals", "say", "reading", "errors", "records", "refused"]
     ),
 ]
 

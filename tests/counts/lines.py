@@ -18,10 +18,9 @@ APART = {
 BESIDE = {
     **APART,
     "run/preload": "--preload",
-    "hang/silence": "--hang-timeout and --stack-on-usr2",
-    "rollcall": "the same two, top and --record",
+    "hang": "--hang-timeout, --stack-on-usr2, top and --record",
+    "workers/flight_recorder.py": "the first two of these",
     "witness": "inside workers: for --hang-timeout, top and --record",
-    "watch/journal.py": "--record",
     "run/debug.py": "--debug",
     "explaining.py": "--explain",
     "binding/picture.py": "--explain: the node as text",
@@ -47,7 +46,7 @@ NO_CODE = (
 
 
 def module(path: str) -> str:
-    """`hang/silence` is `spawnlaunch.hang.silence.`, which the names of its modules begin with."""
+    """`run/preload` is `spawnlaunch.run.preload.`, which the names of its modules begin with."""
     return f"{PACKAGE.name}.{path.removesuffix('.py').replace('/', '.')}."
 
 

@@ -9,9 +9,13 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import spawnlaunch.gang
+import spawnlaunch.hang
+import spawnlaunch.outcome
+import spawnlaunch.output
 import spawnlaunch.run
+import spawnlaunch.workers
 import spawnlaunch.world
-from spawnlaunch import node
+from spawnlaunch import node, walk
 from spawnlaunch.base import machine, refused
 from spawnlaunch.base.errors import WRONG_USE, UsageError
 from spawnlaunch.base.say import say
@@ -42,7 +46,16 @@ BY_PYTHON = {int(signal.SIGPIPE): signal.SIG_IGN, int(signal.SIGXFSZ): signal.SI
 
 def _import_all() -> None:
     """What launches import when they need it: else the first that is played is like no other."""
-    for package in (spawnlaunch.gang, spawnlaunch.node, spawnlaunch.run, spawnlaunch.world):
+    for package in (
+        spawnlaunch.gang,
+        spawnlaunch.hang,
+        spawnlaunch.node,
+        spawnlaunch.outcome,
+        spawnlaunch.output,
+        spawnlaunch.run,
+        spawnlaunch.workers,
+        spawnlaunch.world,
+    ):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not found.name.endswith("__main__"):
                 importlib.import_module(found.name)
@@ -234,7 +247,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
             )
         )
         say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
-        return launcher.run(launch, starting.make_workers(launch))
+        return launcher.run(launch, starting.make_workers(launch), walk.hang_help(launch))
     except UsageError as error:
         say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))

@@ -43,12 +43,13 @@ def _files(room: str, names: str) -> tuple[str, ...]:
 
 
 RUN = "decisions lines errorfile saying output pipes restarts failures tree"
+OF_A_LAUNCH = ("run", "hang", "output", "outcome", "workers")
 GANG = "decisions hub member simulation wire connections settings words"
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
     "base": Room((*_files("base", "reading records"), *_files("run", RUN)), 300, 40, seldom=15),
-    "run": Room(_files("run", RUN), 300, 40, seldom=15),
+    **{room: Room(_files("run", RUN), 300, 40, seldom=15) for room in OF_A_LAUNCH},
     "gang": Room(_files("gang", GANG), 20, 150),
 }
 
@@ -57,11 +58,10 @@ ROOMS = {
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
     "hang/together": "gang/test_launches",
-    "hang/silence": "run/test_hang run/test_gaps",
+    "hang/": "run/test_hang run/test_gaps",
     "run/debug": "run/test_terminal run/test_standard_streams",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
-    "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_local",
     "workers/environment": "run/test_local",
     "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
     "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
@@ -75,22 +75,24 @@ OF_PARTS = {
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent messages/test_messages",
-    "watch/journal": "watch/test_record watch/test_page",
-    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_failures",
+    "base/refused": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
     "workers/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
     "gang/test_log_places messages/test_messages",
     "output/pipes": "run/test_lost_output",
     "run/shared_errors": "run/test_said_once",
-    "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
-    "output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
+    "workers/routes": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
+    "output/": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",
     "world/refusals": "calling/test_scripts",
-    "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
-    "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
-    "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",
+    **{
+        f"{room}/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
+        "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
+        "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout"
+        for room in ("run", "outcome", "workers")
+    },
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.hang import asked, flight
+from spawnlaunch.workers import flight_recorder
 from tests.support.processes import until
 from tests.support.watching import launched
 
@@ -129,10 +130,10 @@ def test_a_pickle_that_would_call_something_is_not_read():
 
 
 def test_names_that_the_user_has_given_stay_and_without_records_there_are_none():
-    assert flight.variables({}, "/tmp/x") == {}
-    assert flight.variables({"TORCH_FR_BUFFER_SIZE": "0"}, "/tmp/x") == {}
+    assert flight_recorder.variables({}, "/tmp/x") == {}
+    assert flight_recorder.variables({"TORCH_FR_BUFFER_SIZE": "0"}, "/tmp/x") == {}
     given = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "99", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine/r"}
-    assert flight.variables(given, "/tmp/x") == {
+    assert flight_recorder.variables(given, "/tmp/x") == {
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/tmp/x/ask-",
         "TORCH_FR_DUMP_TEMP_FILE": "/mine/r",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine/r",

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spawnlaunch.outcome import failures
 from spawnlaunch.outcome.failures import TIMED_OUT, Cause, Failure
 from spawnlaunch.run.decisions import (
     KILLING,
     RUNNING,
     STOPPING,
-    STUCK_S,
     Decisions,
 )
 
@@ -116,7 +116,11 @@ def test_workers_that_end_alike_by_themselves_decide_the_status_after_a_signal()
 
 def test_who_has_not_ended_when_the_grace_is_over_is_killed():
     one = launch(3).ends(1, -TERM).happens("time_up")
-    assert one.did == [("kill", ranks(2)), ("set_deadline", STUCK_S), ("announce", "overdue")]
+    assert one.did == [
+        ("kill", ranks(2)),
+        ("set_deadline", failures.STUCK_S),
+        ("announce", "overdue"),
+    ]
     assert (one.rules.stage, one.rules.status) == (KILLING, 1)
 
 
@@ -124,7 +128,7 @@ def test_what_does_not_die_of_SIGKILL_is_named_once_and_left_where_it_cannot_die
     one = launch(1).happens("signalled", TERM).happens("time_up").happens("time_up")
     assert one.did == [("set_deadline", None), ("announce", "stuck")]
     one.happens("time_up", unkillable=ranks(0))
-    assert one.did == [("set_deadline", STUCK_S), ("leave", ranks(0))]
+    assert one.did == [("set_deadline", failures.STUCK_S), ("leave", ranks(0))]
 
 
 def test_a_second_SIGINT_kills_at_once_but_a_second_SIGTERM_does_not():
@@ -226,7 +230,10 @@ def test_all_nodes_stop_alike_and_the_hub_tells_why():
     assert one.did == [("send", TERM, both), ("set_deadline", 5.0)]
     assert (one.rules.stage, one.rules.cause) == (STOPPING, cause)
     assert one.happens("halt", cause, 5.0).did == []
-    assert one.happens("halt", cause, 0.0).did == [("kill", both), ("set_deadline", STUCK_S)]
+    assert one.happens("halt", cause, 0.0).did == [
+        ("kill", both),
+        ("set_deadline", failures.STUCK_S),
+    ]
     assert one.happens("halt", cause, 0.0).did == []
     assert launch(2).ends(7).happens("halt", cause, 5.0).rules.status == 7
 

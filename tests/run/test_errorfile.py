@@ -9,7 +9,7 @@ import pytest
 
 from spawnlaunch.outcome import evidence
 from spawnlaunch.outcome.endings import TAIL_BYTES, last_words, traceback_in
-from spawnlaunch.workers.launches import WorkerExit
+from spawnlaunch.outcome.exits import WorkerExit
 from tests.support.matrix import mostly_full
 from tests.support.watching import launched
 

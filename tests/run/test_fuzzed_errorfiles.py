@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.outcome import endings
+from spawnlaunch.outcome.exits import WorkerExit
 from spawnlaunch.outcome.failures import Cause
-from spawnlaunch.workers.launches import WorkerExit
 from tests.support.answers import bounded
 from tests.support.examples import examples, nightly
 

@@ -14,6 +14,7 @@ import pytest
 
 from spawnlaunch import output
 from spawnlaunch.base import events, machine
+from spawnlaunch.outcome import exits
 from spawnlaunch.output import pipes
 from spawnlaunch.watch import journal
 from spawnlaunch.workers import launches
@@ -167,12 +168,12 @@ def test_a_recorder_that_reads_late_gets_events_whole_and_those_that_it_lacks_ar
     loop, (reader, end) = events.Loop(), os.pipe()
     kept = journal.Journal(end, "node0", loop, output.Output(loop))
     for n in range(3000):
-        kept.tell("said", n=n, words="x" * 100)
+        kept.noted("said", n=n, words="x" * 100)
     read = b""
     while read.count(b"\n") < 2000:
         read += os.read(reader, 1 << 16)
         loop.turn(0)
-    kept.end(launches.LaunchResult(0, None), lambda: True)
+    kept.ended(exits.LaunchResult(0, None), lambda: True)
     os.set_blocking(reader, False)
     with suppress(BlockingIOError):
         while True:
