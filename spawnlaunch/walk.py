@@ -103,18 +103,18 @@ def go(launch: launches.Launch) -> int:
         starting.prepare_files(workers)
         # Signals and status are the manager's business.
         starting.exec_worker(workers[0], launch.blocked)
-    from spawnlaunch.run import launcher  # no task needs it
+    from spawnlaunch.run import front  # no task needs it
 
     observers = hang_help(launch)
     if not request.record:
-        return launcher.run(launch, workers, observers)
+        return front.run(launch, workers, observers)
     from spawnlaunch import explaining
     from spawnlaunch.watch import begin, journal
 
     told = explaining.as_json(explaining.Explanation(launch, workers, warnings))
     with begin.recorded(launch, told) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
-        return launcher.run(launch, workers, observers)
+        return front.run(launch, workers, observers)
 
 
 def hang_help(launch: launches.Launch) -> list[MakeObserver]:

@@ -23,7 +23,7 @@ from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import launcher, unable
+from spawnlaunch.run import front, unable
 from spawnlaunch.workers import starting
 from spawnlaunch.workers.launches import Launch
 from spawnlaunch.world.identity import Capacity
@@ -247,7 +247,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
             )
         )
         say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
-        return launcher.run(launch, starting.make_workers(launch), walk.hang_help(launch))
+        return front.run(launch, starting.make_workers(launch), walk.hang_help(launch))
     except UsageError as error:
         say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))

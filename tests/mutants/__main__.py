@@ -63,9 +63,12 @@ OF_PARTS = {
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "workers/environment": "run/test_local",
-    "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
-    "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
-    "messages/test_messages",
+    **{
+        f"run/{name}": "run/test_open_files run/test_guard_fails run/test_stopped "
+        "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
+        "messages/test_messages"
+        for name in ("front", "guard")
+    },
     "run/supervisor": "torchrun/test_said run/test_preload run/test_preload_image "
     "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
@@ -82,7 +85,8 @@ OF_PARTS = {
     "gang/test_log_places messages/test_messages",
     "output/pipes": "run/test_lost_output",
     "run/shared_errors": "run/test_said_once",
-    "workers/routes": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
+    "workers/routes": "run/test_output run/test_filing run/test_shared_places "
+    "run/test_shared_paths",
     "output/": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",

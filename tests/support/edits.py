@@ -21,7 +21,7 @@ Codes = list[tuple[FunctionType, CodeType]]  # functions, and what they are to d
 class Edit(NamedTuple):
     """In this function of the package, this source becomes that."""
 
-    function: str  # "run.launcher:_watch", "run.events:Loop.turn"
+    function: str  # "run.front:_watch", "base.events:Loop.turn"
     before: str
     after: str
 

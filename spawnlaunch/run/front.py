@@ -1,15 +1,12 @@
-"""The launcher, and its guard: a process between it and the workers, which starts and watches them.
+"""The process that the user started: it takes signals, passes them on, and looks after its guard.
 
-    launcher   the process that the user started; takes the signals, and passes them on
-      guard    a subreaper in a group of its own; starts the workers and decides
+    launcher   the process that the user started
+      guard    a subreaper in a group of its own; starts the workers and decides: see guard.py
         worker, worker, ...   several are in sessions of their own; they die with the guard
 
 They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
 all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
 have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
-
-A guard in which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that
-the launcher tells it from one whose workers ended with the same status, and does the rest.
 
 A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies. One
 that cannot come to hear that the launch is to end is killed by the launcher; and if the launcher
@@ -24,11 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import errors, events, machine, records, refused, say, signals
+from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, exits, failures
-from spawnlaunch.run import attempts, decisions, unable
+from spawnlaunch.run import attempts, decisions, guard
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
 from spawnlaunch.workers import launches
@@ -45,21 +42,6 @@ OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 
 NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
-
-BLIND = (
-    "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
-    "group is killed only when all have ended, SIGUSR1, SIGUSR2 and SIGWINCH are not passed on, "
-    "and no stacks are told; unshare --mount-proc python -m spawnlaunch ... mounts one"
-)
-
-WITH_US = (
-    "warning: the system refuses sessions or process groups ({}): the signals of this terminal, as "
-    "of Ctrl-C, may reach workers directly"
-)
-
-# What a guard dies of that cannot go on, by the exit status that is to be the launcher's: signals
-# of timers that we do not set, so that nobody sends them.
-FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 
 
 class GuardProcess(records.NamedTuple):
@@ -101,20 +83,20 @@ def run(
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    guard = _start_guard(workers, launch, pipe, observers)
+    process = _start_guard(workers, launch, pipe, observers)
     try:
-        watch = _Watch(guard, events.Ear(pipe), launch.grace_s)
+        watch = _Watch(process, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
         if code < 0:
-            return _take_over(code, guard, tree, launch)
+            return _take_over(code, process, tree, launch)
         if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
             tree.end(decisions.LAST_S)  # the guard has named what it could not kill
         return code
     except OSError:
-        machine.close(guard.channel)  # so it ends the workers
+        machine.close(process.channel)  # so it ends the workers
         with suppress(ChildProcessError):
-            machine.waitpid(guard.pid, 0)
-        _take_over(-FAULTS[os.EX_OSERR], guard, tree, launch)
+            machine.waitpid(process.pid, 0)
+        _take_over(-guard.FAULTS[os.EX_OSERR], process, tree, launch)
         raise
 
 
@@ -160,88 +142,26 @@ def _start_guard(
 
     Raises OSError where there can be no other process.
     """
-    launcher = machine.getpid()
     inlet, outlet = machine.pipe()
     machine.set_blocking(outlet, False)
-
-    def guard() -> None:
-        status, fault, supervisor = os.EX_SOFTWARE, os.EX_SOFTWARE, None
-        try:
-            machine.close(outlet)
-            pipe.close()  # that is the launcher's
-            supervisor = _become_guard(workers, launch, launcher, inlet, observers)
-            status, fault = attempts.carry_out(supervisor, workers), 0
-        except errors.UsageError as error:
-            status, fault = errors.WRONG_USE, 0
-            say.say([f"error: {error}"])
-            unable.tell_of(launch, status, str(error))
-        except Exception as error:
-            first: BaseException = error  # what came of it while we tidied up is no cause
-            while first.__context__:
-                first = first.__context__
-            status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
-            has_begun = supervisor is not None and supervisor.has_begun
-            tell = None if has_begun else partial(unable.tell_of, launch)
-            refused.end(error, " in the guard", tell=tell)
-        finally:
-            with suppress(OSError):
-                if fault:
-                    signals.set_default([FAULTS[fault]])
-                    machine.pthread_sigmask(signal.SIG_UNBLOCK, [FAULTS[fault]])
-                    machine.kill(machine.getpid(), FAULTS[fault])
-            machine.exit_now(status)
-
-    pid = machine.fork(guard)
+    inherited = guard.Inherited(machine.getpid(), inlet, outlet, pipe)
+    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
     machine.close(inlet)
     return GuardProcess(pid, outlet)
-
-
-def _become_guard(
-    workers: Sequence[launches.Worker],
-    launch: launches.Launch,
-    launcher: int,
-    inlet: int,
-    observers: Sequence[MakeObserver],
-) -> Supervisor:
-    """Become the guard; the result is what supervises the workers, which are still to be started.
-
-    What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
-    has a group of its own, and a session of its own but for a worker that is to have the terminal.
-    """
-    machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if error := signals.detach(session=all(worker.own_session for worker in workers)):
-        say.say([WITH_US.format(error.strerror)])
-    machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
-    tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))
-    if not proc.is_proc_ours():
-        say.say([BLIND])
-    machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
-    pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
-    machine.signal(signal.SIGCONT, partial(_look_at_launcher, launcher, machine.getpid()))
-    machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCONT])
-    supervisor = Supervisor(launch, tree, pipe, observers)
-    supervisor.listen(inlet)
-    return supervisor
-
-
-def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
-    """The guard was continued, perhaps as the launcher has died: it is not to be held up then."""
-    if machine.getppid() != launcher and machine.getpid() == guard:
-        events.must_come_back()
 
 
 class _Watch:
     """What the launcher does while its guard runs: pass on signals, and look after it at times."""
 
-    def __init__(self, guard: GuardProcess, ear: events.Ear, grace_s: float) -> None:
-        self._guard, self._ear, self._grace_s = guard, ear, grace_s
+    def __init__(self, process: GuardProcess, ear: events.Ear, grace_s: float) -> None:
+        self._guard, self._ear, self._grace_s = process, ear, grace_s
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = NEVER
         self._asked = 0  # the first signal that means to end the job
         for fd in ear.fds:
             self._loop.watch(fd, self._hear)
-        pidfd = machine.open_pidfd(guard.pid)  # SIGCHLD is for who waits for it in another thread
+        pidfd = machine.open_pidfd(process.pid)  # SIGCHLD is for who waits for it in another thread
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
 
@@ -316,12 +236,12 @@ class _Watch:
         self._loop.alarm(self._must_have_heard, 2 * events.HELD_S)
 
 
-def _pass_on(guard: GuardProcess, signum: int, is_typed: bool) -> None:
+def _pass_on(process: GuardProcess, signum: int, is_typed: bool) -> None:
     if is_typed and signum == signal.SIGTSTP and not _has_shell():
         machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
         return
     with suppress(OSError):  # the guard may have ended, which we are about to hear
-        machine.write(guard.channel, bytes([signum | TYPED if is_typed else signum]))
+        machine.write(process.channel, bytes([signum | TYPED if is_typed else signum]))
     if signum == signal.SIGTSTP:
         machine.kill(machine.getpid(), signal.SIGSTOP)
 
@@ -340,12 +260,12 @@ def _has_shell() -> bool:
     return False
 
 
-def _take_over(code: int, guard: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
+def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
     attempts.remove_scratch(launch.scratch)
-    cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=guard.pid)
-    for status, signum in FAULTS.items():
+    cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=process.pid)
+    for status, signum in guard.FAULTS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
