@@ -85,10 +85,10 @@ def _instead(
         os.execv(sys.executable, (sys.executable, "-m", *why.args))
     if isinstance(why, flags.Page):
         return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    from spawnlaunch.base import refused
+    from spawnlaunch.base import fatal
     from spawnlaunch.run import unable
 
-    return refused.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+    return fatal.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
 
 
 def _stop(signum: int, _: object) -> None:

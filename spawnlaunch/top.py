@@ -53,9 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _once(options)
         return _live(usage.Sampler(device_use.Meter(), words=options.words), options)
     except OSError as error:
-        from spawnlaunch.base import refused
+        from spawnlaunch.base import fatal
 
-        line, status = refused.fault(error)
+        line, status = fatal.fault(error)
         printing.print_error(line, NAME)
         return status
 

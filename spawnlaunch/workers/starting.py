@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch.base import cpuset, errors, machine, reading, refused, say, signals
+from spawnlaunch.base import cpuset, errors, fatal, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.cli import flags, values
@@ -323,6 +323,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = refused.end(error, who=f"{worker.name}: cannot start: ")
+        status = fatal.end(error, who=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

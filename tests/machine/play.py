@@ -16,7 +16,7 @@ import spawnlaunch.run
 import spawnlaunch.workers
 import spawnlaunch.world
 from spawnlaunch import node, walk
-from spawnlaunch.base import machine, refused
+from spawnlaunch.base import fatal, machine
 from spawnlaunch.base.errors import WRONG_USE, UsageError
 from spawnlaunch.base.say import say
 from spawnlaunch.binding.plan import bind_ranks
@@ -255,7 +255,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
     except Exception as error:
         if not isinstance(error, OSError):
             process.kernel.tracebacks.append(traceback.format_exc())
-        return refused.end(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
+        return fatal.end(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
 
 
 def _happens(played: Played, fault: Fault) -> None:

@@ -78,7 +78,7 @@ OF_PARTS = {
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent messages/test_messages",
-    "base/refused": "run/test_refused_calls run/test_restarts",
+    "base/fatal": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
     "workers/log_place": "run/test_output run/test_shared_places run/test_shared_paths "

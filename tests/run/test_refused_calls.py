@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.base.refused import words as told_in_words
+from spawnlaunch.base.fatal import words as told_in_words
 from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 from tests.support.processes import nothing_left_behind

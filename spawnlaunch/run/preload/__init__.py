@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spawnlaunch.base import errors, events, machine, refused, say, signals
+from spawnlaunch.base import errors, events, fatal, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
@@ -52,7 +52,7 @@ class Image:
         except OSError as error:
             raise errors.UsageError(
                 f"--preload {self.modules}: cannot start a process that imports it: "
-                f"{refused.words(error)}"
+                f"{fatal.words(error)}"
             ) from None
         theirs.close()
         self._socket.settimeout(ANSWER_S)
@@ -170,7 +170,7 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         status = forked.status_of(leaving)
     except BaseException as error:
         if become:
-            status = refused.end(error, " in the image")
+            status = fatal.end(error, " in the image")
         else:
             forked.print_exception(error)
     finally:
@@ -205,7 +205,7 @@ def _deliver(
         _send(ours, pids)
         status = 0
     except BaseException as error:
-        status = refused.end(error, " in the image")
+        status = fatal.end(error, " in the image")
     finally:
         machine.exit_now(status)
 

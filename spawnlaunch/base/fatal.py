@@ -1,4 +1,4 @@
-"""What the system refuses: how that is told, and what is done instead.
+"""What nothing goes on after: how it is said, and with which status a process ends of it.
 
 A seccomp profile of a container (seccomp(2)), a sandbox such as gVisor or an old kernel refuses
 single system calls: with EPERM, or with ENOSYS. Where that costs a feature, the launch goes on
