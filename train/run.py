@@ -209,17 +209,23 @@ def say_preempted(
 
 def to_continue(out: Path, world: World) -> str:
     """The line that goes on with a run, in the directory where the run was started."""
-    command = "python -m spawnlaunch.train"
-    if world.size > 1:
-        command = f"python -m spawnlaunch --nproc {world.local_size} --"
-    line = f"{command} --config {quote(str(out / saving.CONFIG))} --resume auto"
+    line = f"{command_of(world)} --config {quote(str(out / saving.CONFIG))} --resume auto"
     several = " on each node, with --nnodes and --master-addr as before"
     return f"to continue: {line}" + (several if world.size > world.local_size else "")
+
+
+def command_of(world: World) -> str:
+    """The command that starts the loop with as many ranks as this node has."""
+    if world.size == 1:
+        return "python -m spawnlaunch.train"
+    return f"python -m spawnlaunch --nproc {world.local_size} --"
 
 
 def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Show and write what was found on each split."""
     numbers: dict[str, Any] = {"step": outcome.at.step}
+    if not outcome.at.step:  # the weights are of no step of this run
+        numbers = {"weights": config.init or "of model()"}
     several = config.eval_only or len(outcome.measured) > 1
     for split, found in outcome.measured.items():
         every = {"loss": found.loss, **found.report}
@@ -247,7 +253,7 @@ def tell_of_best(outcome: Outcome, place: Place) -> None:
     flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
     place.screen.line(
         f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to evaluate "
-        f"it: python -m spawnlaunch.train {flags} --eval-only --out {quote(scores)}"
+        f"it: {command_of(place.world)} {flags} --eval-only --out {quote(scores)}"
     )
 
 

@@ -30,7 +30,14 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .data import NO_MORE, number_on
-from .distributed import World, any_rank, from_every_rank, refuse_if_any, sum_over_ranks
+from .distributed import (
+    World,
+    any_rank,
+    from_every_rank,
+    refuse_if_any,
+    sum_over_ranks,
+    together,
+)
 from .errors import RefusedError, StoppedError
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, named, size_of
@@ -215,7 +222,7 @@ class Trainer:
         """
         buffers = [(buffer, buffer.clone()) for buffer in self.bare.buffers()]
         with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
-            loss, _ = sum_and_count(self.task.loss(self.bare, batch))
+            loss, _ = together(lambda: sum_and_count(self.task.loss(self.bare, batch)))
             found = torch.autograd.grad(loss, list(self.learning.values()), allow_unused=True)
         with torch.no_grad():
             for buffer, before in buffers:

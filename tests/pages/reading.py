@@ -1,13 +1,15 @@
 """What the pages of the documentation hold: files that a reader saves, and commands to type.
 
-A block of code whose first line is `# NAME.py` (or .yaml) is a file. A block of `console` has
-commands behind "$ "; the rest of it is what they print. A block of `bash` is a part of a script.
-A comment right above a block says what becomes of its commands:
+A block of code whose first line is `# NAME.py` (or .yaml) is a file; one that begins with
+`# DIRECTORY/NAME.py` is a part of that file of the repository. A block of `console` has commands
+after "$ "; the rest of it is what they print. A block of `bash` is a part of a script. A comment
+right above a block says what becomes of its commands:
 
     <!-- needs: eight devices -->     no test has that
     <!-- not run: fetches ... -->     why no test runs it
     <!-- runs in: tests/... -->       the test that does
     <!-- status: 1 -->                run where it stands, and ends with this status
+    <!-- Ctrl-C: step 8 -->           interrupted once it has printed this, and ends with 75
 
 Without one they are run as they stand, in the order of the page, and end with 0.
 """
@@ -23,8 +25,9 @@ BLOCK = re.compile(
     r"(?:<!-- (?P<mark>[^>]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.S | re.M
 )
 FILE = re.compile(r"# ([\w-]+\.(?:py|yaml))\n")
+PART = re.compile(r"# ([\w-]+/[\w/-]+\.py)\n")
 SHELLS = ("console", "bash", "sh", "shell")
-MARKS = ("needs", "not run", "runs in", "status")
+MARKS = ("needs", "not run", "runs in", "status", "Ctrl-C")
 
 
 class Block(NamedTuple):
@@ -42,6 +45,12 @@ class Block(NamedTuple):
     @property
     def said(self) -> str:
         return self.mark.partition(": ")[2]
+
+    @property
+    def part_of(self) -> str:
+        """The file of the repository that it is a part of; empty: of none."""
+        found = PART.match(self.text)
+        return found[1] if found else ""
 
     @property
     def file(self) -> str:

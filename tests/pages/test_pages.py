@@ -2,15 +2,17 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from docs import generate
 from tests.pages.reading import Block, blocks, links, pages
-from tests.support.launching import ROOT, clean_environ, run
+from tests.support.launching import ROOT, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
 
 TYPED = re.compile(r"^(\$ |python |pip |make |srun |sbatch |torchrun )", re.M)
@@ -21,7 +23,7 @@ def name(page: Path) -> str:
 
 
 def runs_here(block: Block) -> bool:
-    return block.kind == "console" and block.word in ("", "status")
+    return block.kind == "console" and block.word in ("", "status", "Ctrl-C")
 
 
 SHOWN = [pytest.param(page, id=name(page)) for page in pages()]
@@ -43,17 +45,37 @@ def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, tmp_path: Pa
             (tmp_path / block.file).write_text(block.text)
         elif runs_here(block):
             for command in block.commands:
-                done = typed(command, tmp_path)
+                if block.word == "Ctrl-C":
+                    status, done = 75, interrupted(command, tmp_path, block.said)
+                else:
+                    status, done = int(block.said or 0), typed(command, tmp_path)
                 said = f"line {block.line}: {command}\n{done.stdout}{done.stderr}"
-                assert done.returncode == int(block.said or 0), said
+                assert done.returncode == status, said
 
 
 def typed(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """What comes of a line in a shell in which `python` is this one."""
+    options = {"cwd": directory, "environ": of_a_reader(), "timeout_s": 2 * PATIENCE_S}
+    return run("bash", "-c", command, **options)
+
+
+def interrupted(command: str, directory: Path, at: str) -> subprocess.CompletedProcess[str]:
+    """The same, with Ctrl-C as of a terminal once a line has this text."""
+    options = {"stderr": subprocess.STDOUT, "start_new_session": True}
+    shell = start("bash", "-c", command, cwd=directory, environ=of_a_reader(), **options)
+    said = ""
+    for line in shell.stdout:
+        said += line
+        if at in line:
+            os.killpg(shell.pid, signal.SIGINT)
+    return subprocess.CompletedProcess(command, shell.wait(), said, "")
+
+
+def of_a_reader() -> dict[str, str]:
+    """The environment of a shell in which `python` is this one."""
     ways = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {k: v for k, v in clean_environ(PATH=ways).items() if k != "COLUMNS"}
-    environ = {**environ, "HF_HUB_OFFLINE": "1"}
-    return run("bash", "-c", command, cwd=directory, environ=environ, timeout_s=2 * PATIENCE_S)
+    return {**environ, "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.mark.parametrize("page", SHOWN)
@@ -71,6 +93,14 @@ def test_a_command_that_is_not_run_says_why(page: Path):
 @pytest.mark.parametrize("page", SHOWN)
 def test_links_lead_to_files_that_are_there(page: Path):
     assert [each for each in links(page) if not (page.parent / each).exists()] == []
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_part_of_a_file_is_as_the_file_is_now(page: Path):
+    for block in filter(lambda block: block.part_of, blocks(page)):
+        shown = block.text.partition("\n")[2]
+        source = (ROOT / block.part_of).read_text()
+        assert any(textwrap.indent(shown, deep * " ") in source for deep in (0, 4, 8)), block.line
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])

@@ -148,10 +148,11 @@ def test_the_look_at_the_first_batch_changes_no_number(tmp_path: Path) -> None:
 
 @pytest.fixture
 def documented(tmp_path: Path) -> Path:
-    """A directory with the files that docs/train.md shows."""
-    page = (ranks.ROOT / "docs" / "train.md").read_text(encoding="utf-8")
-    for name, text in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.S):
-        (tmp_path / name).write_text(text)
+    """A directory with the files that the pages on the loop show."""
+    for page in (ranks.ROOT / "docs").glob("train*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.S):
+            (tmp_path / name).write_text(code)
     return tmp_path
 
 

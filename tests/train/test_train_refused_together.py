@@ -117,6 +117,10 @@ ROWS = [
                 MEASURE + "    more, reported = lambda self, count: {}, {'step': 1.0}",
                 1,
             ),
+            Row(
+                "loss() of the task returns an object of the class Tensor; return the sum",
+                "loss = lambda self, model, batch: Line.loss(self, model, batch)[0]",
+            ),
             Row("the gradient of weight is sparse, ", SPARSE),
             Row(
                 "the first batch gave no gradient to two.weight, two.bias; freeze what",
