@@ -12,7 +12,8 @@ possible at all.
 Shares of a group differ by one core at most. Where they cannot all be equal, the larger ones are
 placed so that as many cuts as possible fall between two L3 groups, best between two NUMA nodes:
 7 + 8 cores for two ranks are cut after the 7th, and never through the middle of a group. Where
-cores differ in speed, each share has as many of each kind, give or take one.
+cores differ in speed, each share has as many of each kind, give or take one. Of cores that several
+groups may have, each gets fast and slow ones too.
 """
 
 from __future__ import annotations
@@ -191,11 +192,28 @@ def _owned(groups: Sequence[Claim], need: Sequence[int], cores: Sequence[Core]) 
             cell.given[g] = len(cell.cores)
             have[g] += len(cell.cores)
     _settle([cell for cell in cells if len(cell.given) > 1], groups, have, need)
+    return _hand_out(cells, need, cores)
+
+
+def _hand_out(
+    cells: Sequence[_Cell], need: Sequence[int], cores: Sequence[Core]
+) -> list[list[int]]:
+    """The positions of the cores of each group; of each kind it has about as many as the others."""
     owned: list[list[int]] = [[] for _ in need]
-    for cell in cells:
-        rest = iter(cell.cores)
-        for g, count in cell.given.items():
-            owned[g] += [next(rest) for _ in range(count)]
+    of_kind: dict[tuple[int, int], int] = {}  # by kind and group
+    for cell in sorted(cells, key=lambda cell: len(cell.given)):
+        left = dict(cell.given)
+        for kind in sorted({cores[i].kind for i in cell.cores}):
+            mine = [i for i in cell.cores if cores[i].kind == kind]
+            takers = []
+            for _ in mine:
+                waiting = [(of_kind.get((kind, g), 0) / need[g], g) for g in left if left[g]]
+                taker = min(waiting)[1]
+                of_kind[kind, taker] = of_kind.get((kind, taker), 0) + 1
+                left[taker] -= 1
+                takers.append(taker)
+            for i, taker in zip(mine, sorted(takers), strict=True):
+                owned[taker].append(i)
     return [sorted(positions) for positions in owned]
 
 

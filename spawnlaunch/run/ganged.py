@@ -112,8 +112,12 @@ class Gang(observer.Observer):
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
             why = "end what uses the port, or " if error.errno == errno.EADDRINUSE else ""
+            rank = self._launch.resolution.sources.get("node_rank")
+            if rank and rank.value == 0:
+                other = "if node rank 0 is another launcher's, type this one's --node-rank; else "
+                why = f"{other}{why}"
             if error.errno == errno.EADDRNOTAVAIL:
-                why = "this machine is to have the hub, and has no such address; "
+                why = f"this machine is to have the hub, and has no such address; {why}"
             raise errors.UsageError(
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
                 f"{why}type --rdzv-endpoint HOST:PORT, the same everywhere"

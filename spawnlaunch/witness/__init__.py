@@ -75,12 +75,16 @@ def _tell_stacks_on(signum: int) -> None:
 def _name_failures() -> None:
     """Before the traceback of what nobody has caught comes a line: which rank, where and when.
 
-    The tracebacks of several tasks come together in one output, where their lines stay whole.
+    The tracebacks of several tasks come together in one output, where their lines stay whole. Where
+    a hook of the script, as rich's, shows the traceback in its own way, the line comes at the end.
     """
-    show = sys.excepthook
+    import atexit
+
+    show, has_named = sys.excepthook, False
 
     def name_and_show(*error: Any) -> None:
-        stream = sys.stderr
+        nonlocal has_named
+        stream, has_named = sys.stderr, True
         if stream is None or not _is_worker():  # but a fork of it
             show(*error)
         elif stream.isatty():  # which may have it in colours
@@ -96,7 +100,13 @@ def _name_failures() -> None:
                     stream.write(piece)
                 stream.flush()
 
+    def name_at_end() -> None:
+        error = getattr(sys, "last_value", None)  # that nobody has caught
+        if error is not None and not has_named and sys.stderr and _is_worker():
+            sys.stderr.write(_who(type(error)))
+
     sys.excepthook = name_and_show
+    atexit.register(name_at_end)
 
 
 def _who(kind: type[BaseException]) -> str:

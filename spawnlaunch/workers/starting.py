@@ -253,6 +253,8 @@ def prepare_files(
     `scratch` is a directory that is ours alone, and new; in task mode there is none.
     """
     if restart and scratch and not _is_ours(scratch):
+        with suppress(OSError):  # `make_scratch` says why
+            files.make_directory(os.path.dirname(scratch))
         make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)

@@ -11,6 +11,9 @@ from tests.support.explained import explain
 from tests.support.slurm_variables import of_task
 
 FREQUENCY, CAPACITY = "cpufreq/cpuinfo_max_freq", "cpu_capacity"
+UNLIKE = MIXED._replace(  # two fast and two slow cores on each node
+    of_cpus={FREQUENCY: {"0-1,4-5,8-9": 4600000, "2-3,6-7,10-11": 2300000}}
+)
 
 
 def of_speeds(file: str, *speeds: int) -> Machine:
@@ -39,6 +42,9 @@ def of_speeds(file: str, *speeds: int) -> Machine:
         (HYBRID, "--nproc 1 --threads 3", "0-2"),
         (HYBRID, "--nproc 2 --allowed-cpus 1-3", "1-2 3"),
         (SIX, "--nproc 3", "0,2 1,3 4-5"),
+        # So do ranks that may use the same cores and others beside them.
+        (UNLIKE, "--nproc gpu", "0,2-3 4-6 8-10 1,7,11"),
+        (UNLIKE, "--nproc gpu --allowed-cpus 0-7", "0,2 4,6 1,3 5,7"),
         (of_speeds(CAPACITY, 400, 1024), "--nproc 1 --threads 1", "1"),
         (of_speeds(FREQUENCY, 2200000, 2200000, 3600000, 3600000), "--nproc 2", "0,2 1,3"),
     ],

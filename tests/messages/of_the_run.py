@@ -14,7 +14,7 @@ ROWS = [
     Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN_FILE is empty", "no secret would be asked for", "unset SPAWNLAUNCH_TOKEN_FILE", f"{L} x.py", {"SPAWNLAUNCH_TOKEN_FILE": ""}),
     Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN has 3 bytes", "must have 16 to 4096", "base64 makes one", f"{L} x.py", {"SPAWNLAUNCH_TOKEN": "abc"}),
     Row(f"{NODES} --rdzv-backend c10d --rdzv-conf is_host=1 x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
-    Row(f"{NODES.replace('127.0.0.1', '192.0.2.1')} x.py", "the launchers cannot meet at 192.0.2.1:", "Cannot assign requested address; this machine is to have the hub", "type --rdzv-endpoint HOST:PORT", f"{L} x.py"),
+    Row(f"{NODES.replace('127.0.0.1', '192.0.2.1')} x.py", "the launchers cannot meet at 192.0.2.1:", "Cannot assign requested address; this machine is to have the hub", "if node rank 0 is another launcher's, type this one's --node-rank; else type --rdzv-endpoint HOST:PORT", f"{L} x.py"),
     Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
     Row(f"{L} --record x.py/r x.py", "--record x.py/r", "Not a directory", "name a directory that can be written", f"{L} --record r x.py"),
     Row(f"{L} --record r --no-python sh -c 'until grep -qs attempt r/*; do sleep 0.1; done; kill -9 $(pgrep -P $(ps -o ppid= $PPID) -f import.record); sleep 1'", "the record broke off", "its process", "shows it so far", f"$ {HERE}.report r", status=0),

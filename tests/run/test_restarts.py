@@ -164,16 +164,19 @@ CLEANED = """
 import os, shutil, stat, sys
 place = os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"])
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    shutil.rmtree(place)
+    shutil.rmtree(os.environ[sys.argv[1]] if sys.argv[1:] else place)
     sys.exit(3)
 print(oct(stat.S_IMODE(os.stat(place).st_mode)))
 open(os.environ["TORCHELASTIC_ERROR_FILE"], "w").close()
 """
 
 
-def test_a_scratch_directory_that_a_cleaner_has_taken_is_made_again(tmp_path: Path):
-    (tmp_path / "script.py").write_text(CLEANED)
-    environ = clean_environ(TMPDIR=str(tmp_path))
-    done = launch("--nproc=1", "--max-restarts=1", tmp_path / "script.py", environ=environ)
+@pytest.mark.parametrize("taken", [(), ("TMPDIR",)])
+def test_a_scratch_directory_that_a_cleaner_has_taken_is_made_again(taken, tmp_path: Path):
+    script, place = tmp_path / "script.py", tmp_path / "job"
+    script.write_text(CLEANED)
+    place.mkdir()
+    environ = clean_environ(TMPDIR=str(place))
+    done = launch("--nproc=1", "--max-restarts=1", script, *taken, environ=environ)
     assert (done.returncode, done.stdout) == (0, "0o700\n"), done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+    assert [*place.iterdir()] == []

@@ -81,6 +81,17 @@ def test_a_hook_of_the_script_that_calls_the_one_before_shows_the_line(tmp_path:
     assert re.match("hooked " + NAMED.format(2, HOST), task(tmp_path, script))
 
 
+def test_after_a_hook_of_the_script_that_does_not_the_line_comes_last(tmp_path: Path) -> None:
+    """rich's is such a hook."""
+    script = (
+        "import sys\nsys.excepthook = lambda *error: print('hooked', file=sys.stderr)\n"
+        "raise ValueError\n"
+    )
+    first, last = task(tmp_path, script).splitlines()
+    assert first == "hooked"
+    assert re.fullmatch(NAMED.format(2, HOST), last)
+
+
 def test_under_a_launcher_the_launcher_says_it(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("raise ValueError('no')")
     done = launch("--nproc", 2, tmp_path / "script.py", environ=clean_environ())
