@@ -68,7 +68,6 @@ FOREIGN = (
         "MPI_",
         "PALS_",
         "FLUX_",
-        "JSM_",
         "LSB_",
         "PBS_",
         "OAR_",
