@@ -110,7 +110,7 @@ def _read_flag(word: str, behind: list[str]) -> flags.Given:
     if flag is None:
         from spawnlaunch.cli.torchrun import strange_flags  # slow to import, and only needed here
 
-        raise errors.FlagsError(strange_flags.advice(word))
+        raise errors.FlagsError(strange_flags.advice(word, behind))
     if equals and not flag.read:
         alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
         raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")

@@ -5,6 +5,9 @@ Imported where there is such a flag, and nowhere else.
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from spawnlaunch.cli import flags, slips
@@ -36,8 +39,11 @@ OF_OTHERS = {
 }
 
 
-def advice(word: str) -> str:
-    """The error for the flag `word`, in which its value may be, as in --np=2 or -np2."""
+def advice(word: str, rest: Sequence[str]) -> str:
+    """The error for the flag `word`, in which its value may be, as in --np=2 or -np2.
+
+    `rest` is what was typed after it.
+    """
     if slip := slips.of_flag(word):
         return slip
     typed = word.partition("=")[0]
@@ -50,10 +56,11 @@ def advice(word: str) -> str:
         return f"unknown flag {word}: it may be short for {' or '.join(meant)}; type the whole name"
     if near := _near(name):
         return f"unknown flag {word}; did you mean {near}?"
-    return (
-        f"unknown flag {word}; those of a script go behind it, those of the bundled training loop "
-        f"behind a --, and for ours type {flags.HERE} --help"
-    )
+    if any(each.endswith(".py") or os.path.isfile(each) for each in rest):  # a script
+        of_others = "those of a script go behind it, those of the training loop behind a --"
+    else:
+        of_others = f"if it is for the training loop, type -- {shlex.join((word, *rest))}"
+    return f"unknown flag {word}; {of_others}, and for ours type {flags.HERE} --help"
 
 
 def _near(name: str) -> str:
