@@ -53,6 +53,7 @@ class Recordings:
 class Seq2Seq(OnText):
     """Speech to text; recordings that are too long lose their end, and so do texts."""
 
+    model_name: str = flag("whisper", word, "MODEL", "local directory, or a type (%(default)s)")
     audio: str = flag("audio", word, "COLUMN", "with the path of a file, seen from --data's place")
     text: str = flag("text", word, "COLUMN", "with what is said (%(default)s)")
     length: int = flag(128, whole(2), "N", "most tokens of a text (%(default)s)")
