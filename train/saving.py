@@ -304,7 +304,7 @@ class Saver:
 
 
 # What a run goes on with as well as with anything else, and so is no change of it.
-OWN_AFFAIR = (  # of one process, and not of the run
+OWN_AFFAIR = (
     *("options", "out", "overwrite", "resume", "init", "max_time", "requeue"),
     *("eval_only", "eval_splits"),
 )
