@@ -137,14 +137,6 @@ def test_of_a_program_that_is_no_python_and_of_its_children_the_place_alone_is_t
     assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
 
 
-def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
-    words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
-    assert len(roll(hang(tmp_path, "--nproc", 2, *words))) == 1
-    told = blocks(tmp_path)
-    assert ["in in_a_thread" in text for text in told.values()] == [True, True]
-    assert not list(tmp_path.glob("stacks-*"))
-
-
 def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
     stderr = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
     assert [name.count("below") for name in blocks(tmp_path)] == [0, 1]
