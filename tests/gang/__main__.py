@@ -1,5 +1,5 @@
 """Simulate many schedules: `python -m tests.gang --seeds 100000`, or one with all that happens:
-`python -m tests.gang --trace 17`, or the mutants of the rules: `python -m tests.gang --mutants`."""
+`python -m tests.gang --trace 17`."""
 
 import argparse
 import sys
@@ -7,9 +7,7 @@ import time
 from collections import Counter
 
 from tests.gang.hosts import Broken
-from tests.gang.mutants import MUTANTS, Mutant
 from tests.gang.simulation import Simulation
-from tests.support import edits
 
 
 def main() -> int:
@@ -18,13 +16,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, help="of each schedule; default: 2 to 6")
     parser.add_argument("--trace", type=int)
-    parser.add_argument("--mutants", action="store_true")
     args = parser.parse_args()
     if args.trace is not None:
         Simulation(args.trace, trace=print, nodes=args.nodes).run()
         return 0
-    seeds = range(args.first, args.first + args.seeds)
-    return mutants(seeds) if args.mutants else simulate(seeds, args.nodes)
+    return simulate(range(args.first, args.first + args.seeds), args.nodes)
 
 
 def simulate(seeds: range, nodes: int | None = None) -> int:
@@ -47,28 +43,6 @@ def simulate(seeds: range, nodes: int | None = None) -> int:
     seconds = time.process_time() - began
     print(f"{len(seeds)} seeds, {events} events, {seconds:.1f} s CPU, {broken} broken")
     return int(broken > 0)
-
-
-def mutants(seeds: range) -> int:
-    """Each fault in the rules must be found by one of the seeds."""
-    alive = 0
-    for mutant in MUTANTS:
-        seed = found_by(seeds, mutant)
-        alive += seed is None
-        print(
-            f"{mutant.rule}: {'NOT FOUND' if seed is None else f'found by seed {seed}'}", flush=True
-        )
-    return int(alive > 0)
-
-
-def found_by(seeds: range, mutant: Mutant) -> int | None:
-    with edits.instead(mutant.codes):
-        for seed in seeds:
-            try:
-                Simulation(seed).run()
-            except (AssertionError, ValueError, IndexError, KeyError):
-                return seed
-    return None
 
 
 if __name__ == "__main__":

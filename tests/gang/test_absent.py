@@ -29,12 +29,10 @@ def flags(node_rank: int, *more: object, nnodes: object = 3) -> tuple[object, ..
 # How a launcher fails before it joins: what is typed behind its flags, and some of what all say.
 WAYS = {
     "no script": (("no-such-script.py",), "script 'no-such-script.py' not found"),
-    "a flag that is none": (("--bogus", SAY), "--bogus"),
     "a value that is none": (("--grace", "x", SAY), "--grace"),
     "no GPU": (("--nproc", "gpu", SAY), "no GPU is visible"),
     "a rank that is none": (("--node-rank", "7", SAY), "cannot"),
     "an import": (("--preload", FAILS, SAY), FAILS),
-    "no program": (("--no-python", "no-such-program"), "no-such-program"),
     "another --max-restarts": (("--max-restarts", "3", SAY), "--max-restarts 3"),
 }
 

@@ -4,15 +4,14 @@ import pytest
 
 from spawnlaunch.gang import member, messages, phases
 from tests.gang.__main__ import simulate
-from tests.gang.hosts import Broken
-from tests.gang.mutants import MUTANTS, Mutant
 from tests.gang.simulation import Simulation
-from tests.support import edits
 
-# A crash is over, unseen, long after another rank has written its error file; what is said of an
-# abort is heard after a cut; a launcher is cut off from before it could find the hub until its end.
-ONCE_BROKEN = (21566, 34630, 35758)
-SEEDS = sorted({*ONCE_BROKEN, *(mutant.found for mutant in MUTANTS)})  # they have found something
+# They have found something: a fault of the rules, or one that was put into them.
+SEEDS = (
+    0, 1, 3, 6, 7, 8, 20, 22, 23, 35, 36, 41, 50, 63, 75, 76, 84, 99, 105, 117, 123, 151, 155,
+    188, 239, 241, 288, 391, 416, 587, 691, 809, 818, 1624, 1640, 2743, 2784, 3572, 3679, 6633,
+    21566, 34630, 35758,
+)  # fmt: skip
 MANY = 2000
 STATES = {
     f"{who} is {value}"
@@ -61,14 +60,3 @@ def test_the_rules_hold_in_100_000_schedules() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_rules_hold_for_more_nodes(seed: int) -> None:
     Simulation(seed, nodes=500).run()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
-def test_each_fault_in_a_rule_is_found_alike_each_time(mutant: Mutant) -> None:
-    traces: list[list[str]] = []
-    for _ in range(2):
-        traces.append([])
-        with edits.instead(mutant.codes), pytest.raises(Broken):
-            Simulation(mutant.found, trace=traces[-1].append).run()
-    assert traces[0] == traces[1]
