@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -113,26 +112,6 @@ def test_in_a_pod_it_is_named_and_waited_for(launchers: Launchers, way: str) -> 
     assert launchers.processes["1"].wait(PATIENCE_S) == 2
     launchers.start("1 again", *flags(1, nnodes=2), SAY, **pod)
     assert launchers.statuses() == {"0": 0, "1": 2, "1 again": 0}
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    mostly_full([("--node-rank", "0"), ("--rdzv-id", "another"), ("--token-file", "another")]),
-)
-def test_one_of_another_launch_or_in_anothers_place_ends_none(
-    launchers: Launchers, tmp_path: Path, flag: str, value: str
-) -> None:
-    for name in ("token", "another"):
-        (tmp_path / name).write_text(f"the secret of {name}, of some length")
-    if flag == "--token-file":
-        value = str(tmp_path / value)
-    token = ("--token-file", str(tmp_path / "token"))
-    launchers.start("0", *flags(0, *token, nnodes=2), SAY)
-    until(lambda: is_listening(launchers.endpoint), "the hub listens")
-    launchers.start("stranger", *flags(1, *token, flag, value, nnodes=2), "no-such-script.py")
-    assert launchers.processes["stranger"].wait(PATIENCE_S) == 2
-    launchers.start("1", *flags(1, *token, nnodes=2), SAY)
-    assert launchers.statuses() == {"0": 0, "stranger": 2, "1": 0}
 
 
 def test_without_others_nobody_is_looked_for(launchers: Launchers) -> None:

@@ -12,7 +12,7 @@ SEEDS = (
     188, 239, 241, 288, 391, 416, 587, 691, 809, 818, 1624, 1640, 2743, 2784, 3572, 3679, 6633,
     21566, 34630, 35758,
 )  # fmt: skip
-MANY = 2000
+MANY = 1000
 STATES = {
     f"{who} is {value}"
     for who, module in (("hub", phases), ("member", member))
