@@ -126,13 +126,18 @@ def test_of_an_array_the_own_task_alone_is_requeued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one's SLURM_JOB_ID is the array's number."""
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ > $ASKED\n")
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ >> $ASKED\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("ASKED", str(asked := tmp_path / "asked"))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     array = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    monkeypatch.setenv("PATH", "/nowhere")
+    line = requeue(array, PREEMPTED).partition("behind srun: ")[2]
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     assert requeue(array, PREEMPTED) == "requeued the Slurm job 7_0"
-    assert asked.read_text() == "requeue 7_0\n"
+    for environ in (array, {"SLURM_JOB_ID": "7"}):
+        typed = ["sh", "-c", f"(exit {PREEMPTED}); {line}"]
+        subprocess.run(typed, env={**os.environ, **environ}, check=True)
+    assert asked.read_text().split("\n") == ["requeue 7_0", "requeue 7_0", "requeue 7", ""]
 
 
 def test_rank_0_requeues_the_job(tmp_path: Path) -> None:
