@@ -4,10 +4,20 @@ import sys
 from pathlib import Path
 
 from tests.gang.launchers import Launchers
+from tests.support.launching import run
 from tests.support.processes import NET, sockets, until
 from tests.support.watching import launched
 
 TELLING = (sys.executable, "-X", "importtime", "-m", "spawnlaunch")
+
+
+def test_one_node_imports_nothing_of_it(tmp_path: Path) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text("")
+    done = run(*TELLING, "--nproc", "2", worker)
+    assert done.returncode == 0
+    assert "spawnlaunch.run.supervisor" in done.stderr
+    assert "spawnlaunch.gang" not in done.stderr
 
 
 def test_only_the_launcher_with_the_hub_imports_it(tmp_path: Path) -> None:

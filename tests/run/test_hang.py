@@ -221,7 +221,7 @@ def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_
         for times in (1, 2):
             ask(one, 0 if is_kept else 2)
             until(lambda n=times: one.stderr.count(TOLD) == n, "it is told")
-        told = blocks(tmp_path)
+        told = blocks(logs if is_kept else tmp_path)
         assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
         # One of them may not have come from its write to the next line, where it pauses.
         assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[79]\)", one.stderr)
