@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
+from tests.support.launching import LAUNCHER, ROOT, WORKERS, clean_environ, launch, run
 
 # Whatever the launcher, its guard or the image of --preload might import, sooner or later; but what
 # `python -m` imports itself before it runs any module: contextlib, collections, functools.
@@ -23,6 +23,7 @@ OF_THE_USER = True
 """
 SAID = "import signal, json, typing, train\nfor each in (signal, json, typing, train):\n" \
     "    print(each.__name__, hasattr(each, 'OF_THE_USER'))\n"  # fmt: skip
+KEPT = ("--tee", "3", "--log-dir", "logs", "--result", "r")
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def crowded(tmp_path: Path) -> Path:
     "words",
     [
         ["--nproc", "2", WORKERS / "report.py"],
-        ["--nproc", "2", "--tee", "3", "--log-dir", "logs", "--result", "r", WORKERS / "report.py"],
+        ["--nproc", "2", *KEPT, WORKERS / "report.py"],
         ["--nproc", "1", "--no-python", "true"],
         ["--nproc", "2", "--preload", "decimal", "--no-prefix", WORKERS / "report.py"],
         ["--explain", WORKERS / "report.py"],
@@ -57,11 +58,13 @@ def test_the_launcher_imports_none_of_them(words: list[object], crowded: Path):
     ("words", "status", "said"),
     [
         (["--nprocs", "2", "mine.py"], 2, "did you mean --nproc?"),
-        (["--nproc", "2", "--max-restarts", "1", "--result", "r", "--no-python", "false"], 1, ""),
+        (["--nproc", "2", "--max-restarts", "1", *KEPT, "--no-python", "sh", "fails.sh"], 1, ""),
     ],
 )
 def test_nor_where_something_goes_wrong(words: list[str], status: int, said: str, crowded: Path):
-    done = launch(*words, cwd=crowded)
+    """Nor where PYTHONPATH leads to them."""
+    (crowded / "fails.sh").write_text("sleep 1.5; exit 1\n")  # until more would be imported
+    done = launch(*words, cwd=crowded, environ=clean_environ(PYTHONPATH=f"{crowded}:{ROOT}"))
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert "of the user" not in done.stderr

@@ -1,13 +1,12 @@
 """SECURITY.md has each port and socket that a launch opens."""
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.launching import ROOT
-from tests.support.processes import everybody
+from tests.support.processes import NET, everybody, sockets
 from tests.support.watching import launched
 
 TABLE = (ROOT / "SECURITY.md").read_text().partition("## Ports and sockets")[2].partition("##")[0]
@@ -18,19 +17,6 @@ dist.all_reduce(torch.ones(2))
 print("ready", flush=True)
 time.sleep(3600)
 """
-NET = ("tcp", "tcp6", "udp", "udp6", "raw", "raw6")
-
-
-def sockets(pid: int) -> set[str]:
-    """Names of a process's Unix sockets, and kinds of its others."""
-    lines = Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
-    named = {line.split()[6]: line.split()[7] for line in lines if "@" in line}
-    for kind in NET:
-        lines = Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
-        named |= {line.split()[9]: kind for line in lines}
-    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    found = re.findall(r"socket:\[(\d+)\]", " ".join(links))
-    return {named[inode] for inode in found if named.get(inode)}
 
 
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="needs /proc")

@@ -18,7 +18,6 @@ from tests.bench.real import (
     compared,
     needs_two_cpus,
 )
-from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run
 
 METRIC = ("--metric", "speed", "--", sys.executable, WORKERS / "metric.py")
@@ -148,33 +147,6 @@ def test_variables_of_ranks_that_cannot_meet_are_replaced_by_a_rank_for_each_cpu
     assert done.returncode == 0, done.stderr
     assert "RANK=1 LOCAL_WORLD_SIZE=1" in done.stderr
     assert len(results.read(str(file)).arms[0].ranks) == len(os.sched_getaffinity(0))
-
-
-def test_it_runs_under_torchrun():
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
-    words = ("--arms", "unpinned,auto", "--workloads", "jitter", "--rounds", "1", *SHORT)
-    done = run(*torchrun, "-m", "spawnlaunch.bench", *words)
-    assert done.returncode == 0, done.stderr
-    assert "auto         0 | 1" in done.stdout
-
-
-def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
-    slurm: Slurm, tmp_path: Path
-):
-    file = tmp_path / "found.json"
-    words = ("--arms", "unpinned,packed,auto", "--workloads", "compute", "--omp-threads", "1")
-    step = ("srun", "-N2", "-n4", "--overcommit", *BENCH, "--json", file)
-    done = slurm.run([*step, "--rounds", "1", *words, *SHORT])
-    assert done.returncode == 0, done.stderr
-    found = results.read(str(file))
-    assert [node["host"] for node in found.nodes] == ["node0", "node1"]
-    assert [set(node["pictures"]) for node in found.nodes] == [{"unpinned", "packed", "auto"}] * 2
-    for arm in found.arms:
-        assert [rank.rank for rank in arm.ranks] == [0, 1, 2, 3]
-        assert [rank.host for rank in arm.ranks] == ["node0", "node0", "node1", "node1"]
-    for measured in found.measured:
-        for samples in measured.series.values():
-            assert [len(ranks) for rounds in samples.values() for ranks in rounds] == [4] * 3
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,13 @@ def test_a_failure_is_raised_and_a_quiet_launch_says_and_leaves_nothing(
 
 @pytest.mark.full
 def test_of_several_nodes_that_of_the_rank_names_it_though_others_end_with_0_when_told() -> None:
+    """And where none fails each node has the results of its own ranks."""
     flags = {"nnodes": 2, "master_addr": "127.0.0.1", "master_port": free_port(), "quiet": True}
     errors: list[WorkerError | None] = [None, None]
+    results: list[list[Any]] = [[], []]
 
     def one(node: int) -> None:
+        results[node] = launch(os.getenv, "RANK", nproc=2, node_rank=node, **flags)
         with pytest.raises(LaunchError) as caught:
             launch(functions.fails, "os._exit", nproc=2, node_rank=node, **flags)
         errors[node] = caught.value  # type: ignore[assignment]
@@ -75,6 +78,7 @@ def test_of_several_nodes_that_of_the_rank_names_it_though_others_end_with_0_whe
         each.start()
     for each in nodes:
         each.join()
+    assert results == [["0", "1"], ["2", "3"]]
     assert errors[0] is not None
     assert errors[0].rank == 3
     assert isinstance(errors[1], WorkerError)

@@ -33,7 +33,9 @@ def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
     status, said = told(*LAUNCHER, "--nproc", 2, *CHECK, "--json")
     # A busy machine may well make a rank slower than the other, which is a warning.
     wrong = [one for one in said["verdicts"] if one["status"] == "fail"]
-    assert (status, wrong) == (0, [])
+    assert (status, wrong, set(said)) == (0, [], {"ranks", "verdicts"})
+    assert [one["rank"] for one in said["ranks"]] == [0, 1]
+    assert len(said["verdicts"]) == len({(one["name"], one["message"]) for one in said["verdicts"]})
     masks = [rank["cpus"] for rank in said["ranks"]]
     assert len(set(masks)) == 2
     for rank in said["ranks"]:
@@ -73,15 +75,6 @@ def test_a_fault_ends_the_launch_in_one_line() -> None:
     (line,) = done.stderr.splitlines()
     assert line.endswith(", and so did all other ranks")
     assert "shared-cores" in done.stdout
-
-
-@pytest.mark.full
-@needs_two_cpus
-def test_each_thing_is_in_the_json_once() -> None:
-    _, said = told(*LAUNCHER, "--quiet", "--nproc", 2, *CHECK, "--json")
-    assert set(said) == {"ranks", "verdicts"}
-    assert [one["rank"] for one in said["ranks"]] == [0, 1]
-    assert len(said["verdicts"]) == len({(one["name"], one["message"]) for one in said["verdicts"]})
 
 
 @pytest.mark.full

@@ -131,15 +131,6 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
     assert parsing.parse([SCRIPT], {"PYTHON_EXEC": "other"}, "python").python == "other"
 
 
-def test_wrong_use_exits_2_with_one_line_that_says_what_to_type():
-    done = launch("--nproc", "0", SCRIPT)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("spawnlaunch: error: ")
-    assert "type --nproc 2" in line
-
-
 WORKERS_HERE = "type --nproc N, the number of workers on each machine"
 NODES_HERE = "type --nnodes N, and on each machine its --node-rank and the same --master-addr"
 NOTHING = ": it means nothing here; leave it out"

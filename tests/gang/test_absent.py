@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -29,12 +28,10 @@ def flags(node_rank: int, *more: object, nnodes: object = 3) -> tuple[object, ..
 # How a launcher fails before it joins: what is typed behind its flags, and some of what all say.
 WAYS = {
     "no script": (("no-such-script.py",), "script 'no-such-script.py' not found"),
-    "a flag that is none": (("--bogus", SAY), "--bogus"),
     "a value that is none": (("--grace", "x", SAY), "--grace"),
     "no GPU": (("--nproc", "gpu", SAY), "no GPU is visible"),
     "a rank that is none": (("--node-rank", "7", SAY), "cannot"),
     "an import": (("--preload", FAILS, SAY), FAILS),
-    "no program": (("--no-python", "no-such-program"), "no-such-program"),
     "another --max-restarts": (("--max-restarts", "3", SAY), "--max-restarts 3"),
 }
 
@@ -60,15 +57,6 @@ def test_one_that_cannot_take_part_ends_all(launchers: Launchers, way: str, who:
     for name in launchers.processes:
         assert said in launchers.said(name), name
     assert not launchers.workers()
-
-
-@pytest.mark.parametrize("who", [0, 1], ids=["the hub", "another"])
-def test_so_does_one_that_fails_before_the_other_is_there(launchers: Launchers, who: int) -> None:
-    launchers.start(f"{who}", *flags(who, nnodes=2), "no-such-script.py")
-    until(lambda: "not found" in launchers.said(f"{who}"), "it fails")
-    launchers.start(f"{1 - who}", *flags(1 - who, nnodes=2), SAY, "wait")
-    assert launchers.statuses() == {"0": 2, "1": 2}
-    assert "cannot take part" in launchers.said(f"{1 - who}")
 
 
 # It is told to end, or finds that a module of ours is missing, as that is imported; or the guard
@@ -113,20 +101,6 @@ def test_one_that_ends_wherever_before_it_joins_ends_all(
     assert launchers.statuses() == {f"{who}": own, f"{1 - who}": others}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("which", [0, 1])
-def test_one_that_is_killed_while_all_wait_for_others_ends_all(
-    launchers: Launchers, which: int
-) -> None:
-    """The hub is with launcher 0."""
-    launchers.start("0", *flags(0), SAY, "wait")
-    launchers.start("1", *flags(1), SAY, "wait")
-    until(lambda: "waiting for" in launchers.said("1"), "it has joined")
-    launchers.processes[f"{which}"].kill()
-    assert launchers.statuses() == {f"{which}": -9, f"{1 - which}": 69}
-    assert "was lost" in launchers.said(f"{1 - which}")
-
-
 @pytest.mark.parametrize("way", mostly_full(["another --max-restarts", "no script"]))
 def test_in_a_pod_it_is_named_and_waited_for(launchers: Launchers, way: str) -> None:
     """As the pod is started again."""
@@ -138,37 +112,6 @@ def test_in_a_pod_it_is_named_and_waited_for(launchers: Launchers, way: str) -> 
     assert launchers.processes["1"].wait(PATIENCE_S) == 2
     launchers.start("1 again", *flags(1, nnodes=2), SAY, **pod)
     assert launchers.statuses() == {"0": 0, "1": 2, "1 again": 0}
-
-
-def test_the_others_go_on_where_they_are_enough(launchers: Launchers) -> None:
-    """And do not wait for it any longer."""
-    conf = ("--rdzv-conf", "join_timeout=86400,last_call_timeout=86400")
-    for name in "ab":
-        launchers.start(name, "--nnodes", "2:3", *conf, SAY)
-    until(lambda: is_listening(launchers.endpoint), "the hub listens")
-    launchers.start("c", "--nnodes", "2:3", *conf, "no-such-script.py")
-    assert launchers.statuses() == {"a": 0, "b": 0, "c": 2}
-    assert {one["WORLD_SIZE"] for one in launchers.workers()} == {"2"}
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    mostly_full([("--node-rank", "0"), ("--rdzv-id", "another"), ("--token-file", "another")]),
-)
-def test_one_of_another_launch_or_in_anothers_place_ends_none(
-    launchers: Launchers, tmp_path: Path, flag: str, value: str
-) -> None:
-    for name in ("token", "another"):
-        (tmp_path / name).write_text(f"the secret of {name}, of some length")
-    if flag == "--token-file":
-        value = str(tmp_path / value)
-    token = ("--token-file", str(tmp_path / "token"))
-    launchers.start("0", *flags(0, *token, nnodes=2), SAY)
-    until(lambda: is_listening(launchers.endpoint), "the hub listens")
-    launchers.start("stranger", *flags(1, *token, flag, value, nnodes=2), "no-such-script.py")
-    assert launchers.processes["stranger"].wait(PATIENCE_S) == 2
-    launchers.start("1", *flags(1, *token, nnodes=2), SAY)
-    assert launchers.statuses() == {"0": 0, "stranger": 2, "1": 0}
 
 
 def test_without_others_nobody_is_looked_for(launchers: Launchers) -> None:

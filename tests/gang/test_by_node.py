@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,48 +25,43 @@ SAY = f"""
 import json, os, sys, time
 told = [os.environ[name] for name in {NAMES}]
 print(json.dumps(told), flush=True)
-if len(sys.argv) > 1 and told[-1] == "0":  # the last fails, once all have said it
+if told[-1] == "0":  # the last fails, once all have said it
     open(f"{{sys.argv[1]}}/{{told[0]}}", "w").close()
     while told[0] != "5" or len(os.listdir(sys.argv[1])) < 6:
         time.sleep(0.05)
     sys.exit(1)
 """
 OURS = (*LAUNCHER, "--quiet")
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 
 
-def told(directory: Path, launcher: tuple[str, ...], *more: str, nodes: int = 3) -> list[list[str]]:
+def told(directory: Path, *words: str) -> list[list[str]]:
     """What the workers of all nodes have, by rank and attempt."""
     script = directory / "say.py"
     script.write_text(SAY)
     place = ("--rdzv-backend=static", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
-    flags, words = more[:-1], more[-1:]
     processes = [
         subprocess.Popen(
-            [*launcher, *place, f"--nnodes={nodes}", f"--node-rank={n}", f"--role={role}",
-             f"--nproc-per-node={nproc}", *flags, str(script), *filter(None, words)],
+            [*OURS, *place, "--nnodes=3", f"--node-rank={n}", f"--role={role}",
+             f"--nproc-per-node={nproc}", "--max-restarts=1", str(script), *words],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
             env=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
         )
-        for n, (role, nproc) in enumerate(NODES[:nodes])
+        for n, (role, nproc) in enumerate(NODES)
     ]  # fmt: skip
     said = [process.communicate(timeout=PATIENCE_S) for process in processes]
-    assert [process.returncode for process in processes] == [0] * nodes, said
+    assert [process.returncode for process in processes] == [0] * 3, said
     texts = [text for out, _ in said for text in re.findall(r"\[.*?\]", out)]
-    return sorted(json.loads(text) for text in texts)  # torchrun may put two in one line
+    return sorted(json.loads(text) for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("launcher", "backend"),
-    mostly_full((who, how) for who in (OURS, TORCHRUN) for how in (["--rdzv-backend=static"], [])),
-)
+@pytest.mark.parametrize("backend", mostly_full([["--rdzv-backend=static"], []]))
 def test_the_port_of_a_static_endpoint_is_where_rank_0_listens(
-    launcher: tuple[str, ...], backend: list[str], tmp_path: Path
+    backend: list[str], tmp_path: Path
 ) -> None:
     """On all nodes, which may have several names for its host."""
     script, port = tmp_path / "say.py", free_port()
     script.write_text("import os\nprint([os.environ[f'MASTER_{n}'] for n in ('ADDR', 'PORT')])")
-    common = (*launcher, *backend, "--nnodes=2", "--nproc-per-node=1")
+    common = (*OURS, *backend, "--nnodes=2", "--nproc-per-node=1")
     processes = [
         subprocess.Popen(
             [*common, f"--node-rank={n}", f"--rdzv-endpoint={host}:{port}", str(script)],
@@ -83,12 +77,6 @@ def test_the_port_of_a_static_endpoint_is_where_rank_0_listens(
 
 def test_ranks_count_within_a_role_by_node_rank_and_stay_in_a_restart(tmp_path: Path) -> None:
     (tmp_path / "said").mkdir()
-    found = told(tmp_path, OURS, "--max-restarts=1", f"{tmp_path}/said")
+    found = told(tmp_path, f"{tmp_path}/said")
     for attempt in "01":
         assert [tuple(one[:4]) for one in found if one[4] == attempt] == EXPECTED
-
-
-@pytest.mark.full  # torchrun takes several seconds
-def test_ranks_within_a_role_are_torchruns(tmp_path: Path) -> None:
-    assert told(tmp_path, OURS, "", nodes=2) == told(tmp_path, TORCHRUN, "", nodes=2)
-    assert told(tmp_path, OURS, "") == told(tmp_path, TORCHRUN, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from tests.gang.playing import AGAIN, EXPECTED, THREE, Gang, fails
 
 ABRT, SEGV, KILL = -6, -11, -9
 CLOSED = "what(): Connection closed by peer [10.0.0.2]:4711"
-DYING = fails(1, 2, 7, early_s=9.0)
 
 
 @pytest.mark.parametrize(
@@ -62,26 +60,6 @@ def test_which_of_two_failures_is_the_first(
     gang.hears(other.cause.rank, other, after_s)
     gang.play("0-1 are idle")
     assert [end.cause.rank for end in gang.of(0, End)] == [first]
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        *itertools.permutations((fails(1, 0, ABRT, age_s=0.4), fails(1, 1, 8), DYING)),
-        [
-            fails(1, n, code, age_s=age_s)
-            for n, code, age_s in ((0, 7, 0.3), (1, 8, 0.2), (2, SEGV, 0.5), (3, ABRT, 0.0))
-        ],
-    ],
-)
-def test_of_each_kind_the_earliest_is_kept_whatever_comes_between(order: list[Failed]) -> None:
-    """Rank 0 aborts because of rank 2, which is still dying as others fail of what it did."""
-    gang = Gang(least=1, most=1)
-    gang.come(0, nproc=len(order))
-    for failed in order:
-        gang.hears(0, failed)
-    gang.play("0 is idle")
-    assert [end.cause.rank for end in gang.of(0, End)] == [2]
 
 
 # What is said of it

@@ -6,12 +6,8 @@ import json
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.gang.launchers import QUIET, SAY, Launchers, is_listening
-from tests.gang.relay import relay
 from tests.support.launching import LAUNCHER, clean_environ, launch
-from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
@@ -76,28 +72,6 @@ def test_all_are_started_again_with_one_count_and_another_port(launchers: Launch
     assert said.count("restart 1 of 1") == 1
 
 
-ENDS = [("b", signal.SIGTERM, 143), ("b", signal.SIGKILL, 69)]  # of the first, the others' status
-
-
-@pytest.mark.parametrize(
-    ("who", "signum", "status"),
-    mostly_full([*ENDS, *(("a", *how) for _, *how in ENDS)], len(ENDS)),
-)
-def test_a_launcher_that_is_told_to_end_or_is_killed_ends_all(
-    launchers: Launchers, who: str, signum: int, status: int
-):
-    """Node a has the hub."""
-    flags = ("--nnodes", 2, "--rdzv-backend", "static", "--node-rank")
-    for node_rank, name in enumerate("ab"):
-        launchers.start(name, *flags, node_rank, SAY, "wait")
-    launchers.wait_for_workers(2)
-    launchers.processes[who].send_signal(signum)
-    own = status if signum == signal.SIGTERM else -signum
-    assert launchers.statuses() == {"a": status, "b": status, who: own}
-    (other,) = {"a", "b"} - {who}
-    assert ("was lost" in launchers.said(other)) == (signum == signal.SIGKILL)
-
-
 def test_one_that_comes_late_makes_the_world_larger(launchers: Launchers):
     flags = ("--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1")
     for name in "ab":
@@ -109,28 +83,6 @@ def test_one_that_comes_late_makes_the_world_larger(launchers: Launchers):
     assert sizes == ["2", "2", "3", "3", "3"]
 
 
-def test_a_spare_takes_the_place_of_one_that_is_lost(launchers: Launchers):
-    flags = ("--nnodes", 2, "--spares", 1, "--max-restarts", 1, "--rdzv-backend", "static")
-    for node_rank, name in enumerate("abc"):
-        launchers.start(name, *flags, "--node-rank", node_rank, SAY, "wait-once")
-    launchers.wait_for_workers(2, "a", "b")
-    assert not launchers.workers("c")
-    launchers.processes["b"].kill()
-    assert launchers.statuses() == {"a": 0, "b": -9, "c": 0}
-    (spare,) = launchers.workers("c")
-    assert (spare["RANK"], spare["WORLD_SIZE"]) == ("1", "2")
-    assert spare["TORCHELASTIC_RESTART_COUNT"] == "1"
-
-
-def test_a_hang_is_one_only_where_all_nodes_are_silent(launchers: Launchers):
-    flags = ("--nnodes", 2, "--hang-timeout", 3, "--on-hang", "kill")
-    launchers.start("a", *flags, SAY, "talk", 8)
-    launchers.start("b", *flags, SAY, "wait")
-    assert launchers.statuses() == {"a": 124, "b": 124}
-    talked = (launchers.directory / "a.out").read_text().splitlines()
-    assert talked.count("talk") == 8
-
-
 # Launchers that are told to end before all have met
 
 
@@ -138,25 +90,6 @@ def rendezvous(is_hub: bool, *more: object) -> tuple[object, ...]:
     """Those who wait do not give up."""
     conf = f"is_host={int(is_hub)},join_timeout=100000"
     return ("--rdzv-conf", conf, *more, SAY, "wait")
-
-
-@pytest.mark.parametrize("who", mostly_full(["a", "c"]))
-def test_one_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launchers, who: str):
-    """Also one that is on its way then; it would seek the hub for join_timeout."""
-    with relay(int(launchers.endpoint.partition(":")[2])) as way:
-        way.is_open.clear()
-        launchers.start("c", *rendezvous(False, "--nnodes", 3), through=way.port)
-        way.is_tried.wait(PATIENCE_S)
-        launchers.start("a", *rendezvous(True, "--nnodes", 3))
-        launchers.start("b", *rendezvous(False, "--nnodes", 3))
-        until(lambda: is_listening(launchers.endpoint), "the hub listens")
-        launchers.processes[who].send_signal(signal.SIGTERM)
-        if who == "a":
-            said = "waiting some seconds to tell"
-            until(lambda: said in launchers.said("a"), "it waits for the others")
-        way.is_open.set()
-        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
-    assert all("got SIGTERM" in launchers.said(name) for name in "abc")
 
 
 def test_a_second_ctrl_c_does_not_wait_for_those_who_are_near(launchers: Launchers):

@@ -33,20 +33,6 @@ def started(cluster: Cluster, worker: str, hosts: str = "abc", working: str = "a
         cluster.wait_for(host, "begin 0")
 
 
-@pytest.mark.parametrize("lost", "ca")
-def test_both_sides_of_a_cut_stop(network: Network, tmp_path: Path, lost: str) -> None:
-    """Where it is the hub that is cut off, all are."""
-    cluster = Cluster(network, tmp_path, "--nnodes=3", *FLAGS)
-    started(cluster, RUNS)
-    assert all(f"of 3 at {network.address('a')}" in cluster.text(host) for host in "abc")
-    network.cut(lost)
-    assert cluster.statuses() == dict.fromkeys("abc", 69)
-    why = {"c": ["nodec was lost", "nodec was lost", "the hub was lost"]}
-    if lost in why:
-        assert [cluster.why(host) for host in "abc"] == why[lost]
-    cluster.nothing_left()
-
-
 def test_one_that_was_cut_off_joins_again(network: Network, tmp_path: Path) -> None:
     again = ("--max-restarts=1", "--return-timeout=60", "--rdzv-conf=last_call_timeout=1")
     cluster = Cluster(network, tmp_path, "--nnodes=2:3", *again, *FLAGS)
@@ -68,20 +54,3 @@ def test_a_short_cut_does_nothing(network: Network, tmp_path: Path) -> None:
     network.mend("b")
     (tmp_path / "mended").touch()
     assert cluster.statuses() == dict.fromkeys("abc", 0)
-
-
-def test_a_cut_before_all_have_met_is_waited_for_on_both_sides(
-    network: Network, tmp_path: Path
-) -> None:
-    """It lasts longer than --lost-after; the launch begins once it is mended."""
-    conf = "--rdzv-conf=join_timeout=86400"
-    cluster = Cluster(network, tmp_path, "--nnodes=3", conf, *FLAGS)
-    started(cluster, "true", "ab", "")
-    cluster.wait_for("b", "waiting for 1 of 3 nodes")
-    network.cut("b")
-    cluster.wait_for("b", "the hub is out of reach: trying again")
-    cluster.wait_for("a", "waiting for 2 of 3 nodes")  # b is gone here, too
-    started(cluster, "true", "c", "")
-    cluster.wait_for("c", "waiting for 1 of 3 nodes")
-    network.mend("b")
-    assert cluster.statuses() == {"a": 0, "b": 0, "c": 0}

@@ -74,31 +74,6 @@ def test_the_line_that_is_said_brings_a_lost_launcher_back(
     assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("lost", "is_told"),
-    mostly_full([("ab", True), ("ba", False), ("ab", False), ("ba", True)], 2),
-)
-def test_who_waits_ends_at_once_when_told_or_when_the_time_is_over(
-    launchers: Launchers, lost: str, is_told: bool
-):
-    limit = () if is_told else ("--return-timeout", 1)
-    for rank, name in enumerate("ab"):
-        flags = ("--nnodes", 2, "--max-restarts", 1, *limit, *STATIC, "--node-rank", rank)
-        launchers.start(name, *flags, SAY, "wait")
-    launchers.wait_for_workers(2)
-    gone, other = lost
-    kill(launchers, gone)
-    if is_told:
-        until(lambda: AGAIN.search(launchers.said(other)), "it waits")
-        launchers.processes[other].terminate()
-        assert launchers.statuses() == {other: 143}
-    else:
-        who = "the hub at 127.0.0.1; it has not"
-        who = who if gone == "a" else f"{os.uname().nodename}; nobody has"
-        assert launchers.statuses() == {other: 69}
-        assert f"still missing: {who} come back within 1 s" in launchers.said(other)
-
-
 @pytest.mark.full
 def test_one_that_is_back_before_its_workers_are_dead_is_waited_for(launchers: Launchers):
     """A process on a GPU may take seconds to die: here its guard is stopped meanwhile."""

@@ -13,7 +13,7 @@ from tests.support import edits
 # abort is heard after a cut; a launcher is cut off from before it could find the hub until its end.
 ONCE_BROKEN = (21566, 34630, 35758)
 SEEDS = sorted({*ONCE_BROKEN, *(mutant.found for mutant in MUTANTS)})  # they have found something
-MANY = 2000
+MANY = 1000
 STATES = {
     f"{who} is {value}"
     for who, module in (("hub", phases), ("member", member))

@@ -57,7 +57,7 @@ ROOMS = {
 # the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
-    "hang/together": "gang/test_launches",
+    "hang/together": "rollcall/test_of_all_nodes",
     "hang/": "run/test_hang run/test_gaps",
     "run/debug": "run/test_terminal run/test_standard_streams",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
@@ -76,7 +76,7 @@ OF_PARTS = {
     "run/test_refused_calls",
     "base/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
-    "run/telling": "gang/test_absent gang/test_mute_names",
+    "run/telling": "gang/test_absent",
     "run/unable": "gang/test_absent messages/test_messages",
     "base/fatal": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "

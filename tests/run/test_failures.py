@@ -7,15 +7,13 @@ import signal
 import textwrap
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.node.cgroup import MemoryKills
 from spawnlaunch.outcome.endings import out_of_memory
-from tests.support.launching import FAMILY, HOST, WORKERS, clean_environ, launch
+from tests.support.launching import HOST, WORKERS, clean_environ, launch
 from tests.support.watching import KILLED, launched
 
 FAIL = WORKERS / "fail.py"
@@ -195,23 +193,6 @@ def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):
         last = running.stderr.splitlines()[-1]
         assert f"rank 1 on {HOST} (pid " in last
         assert "status 3 after SIGTERM from the" in last
-
-
-def test_nobody_who_reads_stderr_does_not_keep_the_workers_alive(tmp_path: Path):
-    """The report goes to a full pipe, and the grace passes meanwhile."""
-    inlet, outlet = os.pipe()
-    os.set_blocking(outlet, False)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(outlet, b"x" * 4096)
-    os.set_blocking(outlet, True)
-    words = ("--nproc", "2", "--grace", "1", FAMILY, "stubborn", "--", "0:exit", "6")
-    preexec = partial(os.dup2, outlet, 2)
-    with launched(*words, directory=tmp_path, preexec=preexec) as running:
-        assert running.status() == 6
-        assert b"ready 0" not in running.output
-    os.close(inlet)
-    os.close(outlet)
 
 
 MIB = 1 << 20

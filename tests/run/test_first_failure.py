@@ -135,22 +135,6 @@ def test_the_first_failure_is_named_and_not_the_one_that_is_seen_first(
     assert (record["first_failure"], record["status"]) == (first, status)
 
 
-@pytest.mark.full
-def test_the_first_failure_is_named_by_the_line_of_a_restart(tmp_path: Path) -> None:
-    program = tmp_path / "script.py"
-    ends = "\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '1':\n    sys.exit()\n"
-    program.write_text(COMMON + ends + CRASH.format("SIGSEGV"))
-    result = tmp_path / "result.json"
-    words = ("--nproc", 2, "--max-restarts", 1, "--result", result, program)
-    with launched(*words, directory=tmp_path, environ={"HERE": str(tmp_path)}) as one:
-        assert one.status() == 0, one.stderr
-        (line,) = [line for line in one.stderr.splitlines() if "restart 1 of 1" in line]
-        assert "rank 1 on" in line
-        assert "died of SIGSEGV" in line
-    (restart,) = json.loads(result.read_text())["restarts"]
-    assert (restart["rank"], restart["status"]) == (1, SEGV)
-
-
 # Each rank ends right after the one above it has.
 ONE_AFTER_THE_OTHER = """
 import select

@@ -137,14 +137,6 @@ def test_of_a_program_that_is_no_python_and_of_its_children_the_place_alone_is_t
     assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
 
 
-def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
-    words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
-    assert len(roll(hang(tmp_path, "--nproc", 2, *words))) == 1
-    told = blocks(tmp_path)
-    assert ["in in_a_thread" in text for text in told.values()] == [True, True]
-    assert not list(tmp_path.glob("stacks-*"))
-
-
 def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
     stderr = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
     assert [name.count("below") for name in blocks(tmp_path)] == [0, 1]
@@ -229,7 +221,7 @@ def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_
         for times in (1, 2):
             ask(one, 0 if is_kept else 2)
             until(lambda n=times: one.stderr.count(TOLD) == n, "it is told")
-        told = blocks(tmp_path)
+        told = blocks(logs if is_kept else tmp_path)
         assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
         # One of them may not have come from its write to the next line, where it pauses.
         assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[79]\)", one.stderr)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -90,23 +89,6 @@ def test_a_mask_that_somebody_set_is_not_left():
     cpu = min(os.sched_getaffinity(0))
     done = run("taskset", "-c", cpu, *LAUNCHER, "--nproc", "2", WORKERS / "report.py", check=True)
     assert [worker["cpus"] for worker in reports(done.stdout)] == [[cpu], [cpu]]
-
-
-@pytest.mark.full
-def test_ranks_find_each_other_through_torch():
-    done = launch("--nproc", 2, WORKERS / "prove.py")
-    assert done.returncode == 0, done.stderr
-    assert [worker["proved"] for worker in reports(done.stdout)] == [True] * 2
-
-
-def test_the_launcher_imports_neither_torch_nor_numpy():
-    done = run(
-        sys.executable, "-X", "importtime", "-m", "spawnlaunch", "--no-python", "true", check=True
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "spawnlaunch.run.supervisor" in imported
-    slow = {"torch", "numpy", "psutil", "dataclasses", "subprocess", "socket", "selectors"}
-    assert not slow & imported
 
 
 MODULE = ("-m", "tests.workers.report", "a")

@@ -114,15 +114,3 @@ def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
         stdout, _ = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 0
     assert len(stdout) == 2 * 1500000 * 6
-
-
-@pytest.mark.parametrize("grace", mostly_full(["0", "0.001"]))
-def test_no_grace_cuts_the_output_of_a_run_that_ends_well(grace: str):
-    words = [*AS_USERS_DO, "--nproc", "2", "--grace", grace, str(CHATTER), "9000", "1"]
-    slowly = "import os, time\nwhile data := os.read(0, 4096): os.write(1, data); time.sleep(.002)"
-    launcher = start(*words, text=False)
-    read = subprocess.run(
-        [LAUNCHER[0], "-c", slowly], stdin=launcher.stdout, capture_output=True, check=True
-    )
-    assert launcher.wait() == 0
-    assert len(read.stdout.splitlines()) == 18000

@@ -9,22 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import FAMILY, LAUNCHER, WORKERS, start
-from tests.support.matrix import mostly_full
-from tests.support.processes import children, state, until
+from tests.support.processes import children, state
 from tests.support.watching import KILLED, launched
 
 KINDS = ("plain", "stubborn", "session", "daemon", "naked")
 
 
-VICTIMS = mostly_full(
-    [
-        ("launcher", signal.SIGKILL),
-        ("guard", signal.SIGKILL),
-        *(("launcher", each) for each in (signal.SIGSEGV, signal.SIGABRT)),
-        *(("guard", each) for each in (signal.SIGSEGV, signal.SIGABRT)),
-    ],
-    2,
-)
+VICTIMS = [("launcher", signal.SIGKILL), ("guard", signal.SIGKILL)]
 
 
 @pytest.mark.parametrize(("victim", "signum"), VICTIMS)
@@ -37,33 +28,6 @@ def test_a_launcher_or_a_guard_that_is_killed_takes_everything_with_it(
         assert launch.status() == 128 + signum
         is_said = f"died of {signum.name}: ended the workers" in launch.stderr
         assert is_said == (victim == "guard")
-
-
-@pytest.mark.parametrize("nproc", mostly_full([3, 1]))
-def test_what_a_failing_worker_has_started_goes_with_it(nproc, tmp_path: Path):
-    words = ("--nproc", nproc, FAMILY, *KINDS, "--", "0:exit", 5)
-    with launched(*words, directory=tmp_path) as launch:
-        assert launch.status() == 5
-
-
-def test_what_a_worker_leaves_that_ended_well_goes_on_while_the_others_run(tmp_path: Path):
-    script = tmp_path / "leave.py"
-    script.write_text(
-        "import os, subprocess, time\n"
-        "if os.environ['RANK'] == '0':\n"
-        "    left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-        "    os.write(1, f'ready {left.pid} {os.getpid()}\\n'.encode())\n"
-        "    os._exit(0)\n"
-        "time.sleep(600)\n"
-    )
-    with launched("--nproc", 2, script, directory=tmp_path) as launch:
-        launch.read_until(1)
-        left, rank_0 = map(int, launch.output.split()[1:3])
-        until(lambda: state(rank_0) == "", "rank 0 is reaped")
-        assert left in launch.workers
-        launch.send(signal.SIGTERM)
-        assert launch.status() == 128 + signal.SIGTERM
-        assert state(left) == ""
 
 
 def test_children_that_the_launcher_had_before_are_not_touched():

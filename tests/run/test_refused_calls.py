@@ -56,7 +56,7 @@ WAYS = {
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
     "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
-LEVELS = dict.fromkeys(("two workers", "a task"), "full")
+LEVELS = {"a task": "full"}  # those of several processes are played in tests/machine, too
 # The programs beside a launch, which start nobody.
 BESIDE = {
     "help": ("spawnlaunch", "--help"),

@@ -1,14 +1,12 @@
 """Signals to the launcher and to its guard: which end the job, which go on to the workers."""
 
-import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.launching import FAMILY, HOST, WORKERS
+from tests.support.launching import WORKERS
 from tests.support.matrix import mostly_full
 from tests.support.processes import state, until
 from tests.support.watching import launched
@@ -54,15 +52,6 @@ def test_workers_that_save_within_the_grace_decide_the_status_and_keep_their_chi
         launch.send(signal.SIGTERM)
         assert launch.status() == 85
         assert launch.output.count(b"saved, child None") == 2
-
-
-def test_the_grace_ends_with_SIGKILL_for_whole_trees(tmp_path: Path):
-    words = ("--nproc", 2, "--grace", "0.3", FAMILY, "stubborn", "session", "--", "stay")
-    with launched(*words, directory=tmp_path) as launch:
-        launch.read_until(2)
-        launch.send(signal.SIGTERM)
-        assert launch.status() == 128 + signal.SIGTERM
-        assert f"ranks 0-1 on {HOST} still ran after 0.3" in launch.stderr
 
 
 def test_SIGUSR1_reaches_the_workers_that_catch_it_and_kills_nobody(tmp_path: Path):
@@ -119,16 +108,6 @@ def test_a_signal_that_the_parent_had_ignored_stays_ignored(signum, tmp_path: Pa
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
         assert signum.name not in launch.stderr
-
-
-def test_the_signals_of_a_whole_job_step_come_to_all_processes_at_once(tmp_path: Path):
-    """scancel sends a signal to every process of a step, the guard and the workers included."""
-    with launched("--nproc", 2, CATCH, "TERM", directory=tmp_path) as launch:
-        launch.read_until(2)
-        for pid in (launch.guard, launch.pid, *launch.workers):
-            with suppress(ProcessLookupError):  # the guard may have ended a worker already
-                os.kill(pid, signal.SIGTERM)
-        assert launch.status() == 85
 
 
 # A finder of modules that takes its time with one of the standard library's.

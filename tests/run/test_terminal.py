@@ -150,16 +150,6 @@ def test_CTRL_Z_stops_nobody_where_no_shell_could_continue_them(nproc: int, is_b
         assert tty.status() in (85, 128 + signal.SIGINT)
 
 
-def test_the_terminal_that_is_closed_ends_the_job():
-    with terminal("--nproc", 2, WORKERS / "sleep.py") as tty:
-        tty.read_until("ready", 2)
-        (guard,) = children(tty.pid)
-        os.close(tty.fd)
-        until(lambda: state(guard) == "", "the guard has ended")
-        tty.fd = os.open(os.devnull, os.O_RDONLY)
-        assert tty.status() == 128 + signal.SIGHUP
-
-
 # Several workers: prompts, what is typed, and a rank that is debugged
 
 ASKS = (

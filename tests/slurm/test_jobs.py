@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.bench import results
 from tests.cluster.slurm import BatchJob, Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized, start_again
 from tests.support.launching import REPORTER, ROOT, filed_reports
@@ -105,8 +106,15 @@ def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path)
     words = ("--arms", "unpinned,auto", "--workloads", "jitter", *quickly)
     there = (f"--chdir={tmp_path}",)
     job = completed(slurm, "bench.sh", sized(2, 1, 1), *words, options=there)
-    first = (tmp_path / f"bench-{job.job_id}.jsonl").read_text().splitlines()[0]
-    assert [node["host"] for node in json.loads(first)["bench"]["nodes"]] == ["node0", "node1"]
+    found = results.read(str(tmp_path / f"bench-{job.job_id}.jsonl"))
+    assert [node["host"] for node in found.nodes] == ["node0", "node1"]
+    assert [list(node["pictures"]) for node in found.nodes] == [
+        [arm.name for arm in found.arms]
+    ] * 2
+    for arm in found.arms:
+        assert [(rank.rank, rank.host) for rank in arm.ranks] == [(0, "node0"), (1, "node1")]
+    samples = found.measured[0].series[""].values()
+    assert {len(ranks) for rounds in samples for ranks in rounds} == {2}
 
 
 def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -76,3 +77,18 @@ def nothing_left_behind(mark: str) -> Iterator[None]:
     """At the end no process may live whose environment holds `mark`."""
     yield
     until(lambda: not processes_with(mark), f"all processes with {mark} have ended")
+
+
+NET = ("tcp", "tcp6", "udp", "udp6", "raw", "raw6")
+
+
+def sockets(pid: int) -> set[str]:
+    """Names of a process's Unix sockets, and kinds of its others."""
+    lines = Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
+    named = {line.split()[6]: line.split()[7] for line in lines if "@" in line}
+    for kind in NET:
+        lines = Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
+        named |= {line.split()[9]: kind for line in lines}
+    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    found = re.findall(r"socket:\[(\d+)\]", " ".join(links))
+    return {named[inode] for inode in found if named.get(inode)}

@@ -24,7 +24,7 @@ FLAGS = (
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("best", "name", "world", "loaders"),
-    [("loss", "validation_loss", 1, 0), ("score:max", "score", 2, 0), ("score", "score", 3, 2)],
+    [("loss", "validation_loss", 1, 0), ("score:max", "score", 3, 2)],
 )
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int

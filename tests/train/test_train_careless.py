@@ -83,7 +83,7 @@ def test_a_run_goes_on_with_the_samples_that_it_had(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "world"), [("Thaw", 1), ("Thaw", 2), ("Freeze", 1)])
+@pytest.mark.parametrize(("name", "world"), [("Thaw", 2), ("Freeze", 1)])
 def test_a_parameter_that_is_thawed_or_frozen_ends_the_run(
     cwd: Path, name: str, world: int
 ) -> None:
@@ -109,28 +109,26 @@ def test_a_sparse_buffer_is_trained_with_by_one_rank_and_refused_by_more(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [1, 2])
-def test_a_buffer_of_another_shape_ends_the_run_before_it_is_saved(cwd: Path, world: int) -> None:
-    ended = run(world, *FLAGS, *task("Grow"), cwd=cwd)
+def test_a_buffer_of_another_shape_ends_the_run_before_it_is_saved(cwd: Path) -> None:
+    ended = run(2, *FLAGS, *task("Grow"), cwd=cwd)
     said = "mask of the model has changed in the run: it was (2,) float32 and is (4,) float32, so"
     assert_refused(ended, said, 1)
     assert not (cwd / "here" / "step-00000008").exists()
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [1, 2])
-def test_what_a_task_counts_goes_on(cwd: Path, world: int) -> None:
-    complete(world, *FLAGS, *task("Counts"), "--out", "whole", cwd=cwd)
-    complete(world, *FLAGS, *task("Counts"), "--steps", "4", cwd=cwd)
-    complete(world, *FLAGS, *task("Counts"), "--resume", "auto", cwd=cwd)
+def test_what_a_task_counts_goes_on(cwd: Path) -> None:
+    complete(2, *FLAGS, *task("Counts"), "--out", "whole", cwd=cwd)
+    complete(2, *FLAGS, *task("Counts"), "--steps", "4", cwd=cwd)
+    complete(2, *FLAGS, *task("Counts"), "--resume", "auto", cwd=cwd)
     whole, gone_on = (metrics(cwd / name, "loss")[-4:] for name in ("whole", "here"))
     assert gone_on == pytest.approx(whole, rel=1e-6)
     saved: Any = torch.load(cwd / "here/step-00000008/training.pt", weights_only=True)
-    assert saved["task"]["seen"] == 8 * [6 // world]
+    assert saved["task"]["seen"] == 8 * [3]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("world", [1, 3])
 def test_a_rank_may_have_no_sample_that_can_be_read(cwd: Path, world: int) -> None:
     flags = (*FLAGS, "--eval-batch-size", "1")
     complete(world, *flags, *task("Gaps"), cwd=cwd)

@@ -89,13 +89,6 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path)
 
 
 @pytest.mark.full
-def test_a_complete_run_is_only_validated_again(copy: Path, whole: Path) -> None:
-    first, *_ = complete(2, *FLAGS, "--steps", "20", "--out", "copy", cwd=copy.parent)
-    assert "step 20/20" not in first.out
-    assert history(copy) == history(whole)
-
-
-@pytest.mark.full
 def test_a_resumed_run_draws_the_numbers_that_the_whole_one_drew(tmp_path: Path) -> None:
     """Of all generators, in the loss of the model."""
     (tmp_path / "noisy.py").write_text(NOISY)

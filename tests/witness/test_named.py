@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import witness
-from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
-from tests.support.required import require_programs
 from tests.support.witnessed import needs_line
 
 pytestmark = needs_line
@@ -132,15 +130,3 @@ def test_a_piece_is_never_longer_than_a_pipe_keeps_together() -> None:
     assert "".join(pieces) == text
     assert all(len(piece.encode()) <= witness.PIECE_BYTES for piece in pieces)
     assert all(piece.endswith("\n") for piece in pieces)
-
-
-@pytest.mark.full
-def test_under_slurm_three_tasks_that_fail_are_three_reports(slurm: Slurm, tmp_path: Path) -> None:
-    require_programs("srun", package="slurm-wlm")
-    (tmp_path / "script.py").write_text("raise ValueError('no such batch')\n")
-    step = ["srun", "--kill-on-bad-exit=0", "-N3", "-n3", *LAUNCHER, str(tmp_path / "script.py")]
-    done = slurm.run(step)
-    for rank in range(3):
-        report = NAMED.format(rank, f"node{rank}") + r"\nTraceback .*\n.*\n.*\n"
-        assert len(re.findall(report, done.stderr)) == 1, done.stderr
-    assert done.stderr.count("ValueError: no such batch") == 3

@@ -1,4 +1,4 @@
-"""Says who it is; then waits, talks, or fails, always or the first time only."""
+"""Says who it is; then waits or fails, always or the first time only."""
 
 import json
 import os
@@ -13,11 +13,6 @@ what, number = (*sys.argv[1:], "", "")[:2]
 if what.endswith("-once") and told["TORCHELASTIC_RESTART_COUNT"] != "0":
     sys.exit()
 if what.startswith("wait"):
-    time.sleep(600)
-elif what == "talk":
-    for _ in range(int(number)):
-        print("talk", flush=True)
-        time.sleep(1)
     time.sleep(600)
 elif what.startswith("fail"):
     time.sleep(1)  # the others have begun

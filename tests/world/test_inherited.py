@@ -1,6 +1,5 @@
 """What an outer launcher, a profile or a batch script left: replaced and said, or kept."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,18 +158,8 @@ def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict
     return [each for rank in "01" for each in filed_reports(directory / rank)], done.stderr
 
 
-OUTER = {
-    "spawnlaunch": [*LAUNCHER, "--nproc", "2", "--no-python"],
-    "torchrun": [
-        *(sys.executable, "-m", "torch.distributed.run"),
-        *("--standalone", "--nproc-per-node", "2", "--no-python"),
-    ],
-}
-
-
-@pytest.mark.parametrize("outer", ["spawnlaunch", pytest.param("torchrun", marks=pytest.mark.full)])
-def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: Path) -> None:
-    workers, said = nested(OUTER[outer], tmp_path)
+def test_a_launch_inside_each_worker_is_a_job_of_its_own(tmp_path: Path) -> None:
+    workers, said = nested([*LAUNCHER, "--nproc", "2", "--no-python"], tmp_path)
     assert [worker["rank"] for worker in workers] == [0, 1, 0, 1]
     assert [worker["proved"] for worker in workers] == [True] * 4
     assert said.count(REPLACED) == 2
