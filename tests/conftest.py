@@ -39,11 +39,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # The files that take longest: what begins last ends last.
 FIRST = [
     "machine/test_machine", "torchrun/test_lines", "bench/test_run", "torchrun/test_programs",
-    "slurm/test_jobs", "slurm/test_lines", "run/test_refused_calls", "run/test_hang",
+    "slurm/test_jobs", "slurm/test_lines", "run/test_refused_calls", "hang/test_hang",
     "train/test_train_exact", "check/test_check", "bench/test_ending", "train/test_train_streams",
     "train/test_train_resume", "train/test_train_hf", "watch/test_top", "world/test_mpi",
     "slurm/test_scripts", "run/test_terminal", "machine/test_seldom", "machine/test_seeds",
-    "gang/test_launches", "rollcall/test_culprits", "messages/test_messages",
+    "gang/test_launches", "hang/test_culprits", "messages/test_messages",
 ]  # fmt: skip
 
 

@@ -42,23 +42,27 @@ def _files(room: str, names: str) -> tuple[str, ...]:
     return tuple(f"tests/{room}/test_{name}.py" for name in names.split())
 
 
-RUN = "decisions lines errorfile saying output pipes restarts failures tree"
+RUN = (
+    *_files("run", "decisions restarts tree"),
+    *_files("output", "lines saying output pipes"),
+    *_files("outcome", "errorfile failures"),
+)
 OF_A_LAUNCH = ("run", "hang", "output", "outcome", "workers")
 GANG = "decisions hub member simulation wire connections settings words"
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
-    "base": Room((*_files("base", "reading records"), *_files("run", RUN)), 300, 40, seldom=15),
-    **{room: Room(_files("run", RUN), 300, 40, seldom=15) for room in OF_A_LAUNCH},
+    "base": Room((*_files("base", "reading records"), *RUN), 300, 40, seldom=15),
+    **{room: Room(RUN, 300, 40, seldom=15) for room in OF_A_LAUNCH},
     "gang": Room(_files("gang", GANG), 20, 150),
 }
 
 # Tests that are about a part which its room's do not enter far enough, or no simulated launch does;
 # the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
-    "run/preload": "run/test_preload run/test_preload_image run/test_hang",
-    "hang/together": "rollcall/test_of_all_nodes",
-    "hang/": "run/test_hang run/test_gaps",
+    "run/preload": "run/test_preload run/test_preload_image hang/test_hang",
+    "hang/together": "hang/test_of_all_nodes",
+    "hang/": "hang/test_hang run/test_gaps",
     "run/debug": "run/test_terminal run/test_standard_streams",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
@@ -72,8 +76,8 @@ OF_PARTS = {
     "run/supervisor": "torchrun/test_said run/test_preload run/test_preload_image "
     "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
-    "run/processes": "run/test_orphans run/test_first_failure run/test_signals run/test_stopped "
-    "run/test_refused_calls",
+    "run/processes": "run/test_orphans outcome/test_first_failure run/test_signals "
+    "run/test_stopped run/test_refused_calls",
     "base/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent",
@@ -81,19 +85,19 @@ OF_PARTS = {
     "base/fatal": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
-    "workers/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
+    "workers/log_place": "output/test_output run/test_shared_places run/test_shared_paths "
     "gang/test_log_places messages/test_messages",
-    "output/pipes": "run/test_lost_output",
+    "output/pipes": "output/test_lost_output",
     "run/shared_errors": "run/test_said_once",
-    "workers/routes": "run/test_output run/test_filing run/test_shared_places "
+    "workers/routes": "output/test_output run/test_filing run/test_shared_places "
     "run/test_shared_paths",
-    "output/": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
+    "output/": "output/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",
     "world/refusals": "calling/test_scripts",
     **{
         f"{room}/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
-        "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
+        "output/test_output output/test_lost_output run/test_stopped run/test_namespaces "
         "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout"
         for room in ("run", "outcome", "workers")
     },

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spawnlaunch import witness
 from spawnlaunch.hang import asked, culprits, frames, groups
-from tests.rollcall import test_flight
+from tests.hang import test_flight
 from tests.support.witnessed import needs_line
 from tests.witness.asking import Worker, answer_of, begin_of, heard, listens, worker
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.hang import asked, culprits, flight
-from tests.rollcall.training import BEGAN, MS, Noise, Training, answers, stack
+from tests.hang.training import BEGAN, MS, Noise, Training, answers, stack
 from tests.support.matrix import mostly_full
 
 SEEDS = mostly_full([range(30), range(30, 150)])

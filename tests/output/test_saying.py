@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.run import shown
+from tests.output import shown
 from tests.support.launching import WORKERS, run
 from tests.workers.babble import letters, pieces
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spawnlaunch.output import lines
 from spawnlaunch.output.lines import Screen, Stream
-from tests.run import shown
+from tests.output import shown
 
 
 def streams(n: int) -> list[Stream]:
