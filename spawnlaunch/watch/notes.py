@@ -121,13 +121,18 @@ def _slow(last: Mapping[int, usage.Sample]) -> list[Note]:
         for rank, one in last.items()
         if one.progress and one.progress.compute_s is not None
     }
-    if len(own) < 2:
+    return slow(own)
+
+
+def slow(own_s: Mapping[int, float]) -> list[Note]:
+    """The ranks whose own part of a step takes longer than the median, by their seconds for it."""
+    if len(own_s) < 2:
         return []
     return [
         Note(rank, "slow",
              f"rank {rank} needs {seconds * 1e3:.0f} ms for a step, {ratio:.1f} times the median")
-        for rank, seconds in sorted(own.items())
-        if (ratio := seconds / max(median(own.values()), 1e-9)) > SLOW
+        for rank, seconds in sorted(own_s.items())
+        if (ratio := seconds / max(median(own_s.values()), 1e-9)) > SLOW
     ]  # fmt: skip
 
 

@@ -12,10 +12,13 @@ import json
 import math
 import operator
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+
+from spawnlaunch.watch import notes
 
 POINTS = 60_000  # of a chart, at most
 MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
@@ -195,16 +198,17 @@ def _nodes(file: Path) -> list[_Node]:
 
 
 def _story(nodes: Sequence[_Node]) -> Story:
-    began = min(node.began for node in nodes)
-    events = sorted(
-        (event for node in nodes for event in node.events), key=lambda event: event["time"]
-    )
+    began, ended = min(node.began for node in nodes), max(node.ended for node in nodes)
+    curves = _curves(nodes, began)
+    events = [event for node in nodes for event in node.events]
+    events += _slow_among_nodes(curves, events, ended) if len(nodes) > 1 else ()
+    events.sort(key=lambda event: event["time"])
     return Story(
         starts=sorted((_as_begun(node.events) for node in nodes), key=_first_rank),
         events=events,
-        curves=_curves(nodes, began),
+        curves=curves,
         began=began,
-        ended=max(node.ended for node in nodes),
+        ended=ended,
         files=[node.file for node in nodes],
         lost={node.file: node.lost for node in nodes if node.lost},
         unended={
@@ -213,6 +217,25 @@ def _story(nodes: Sequence[_Node]) -> Story:
             if not any(event["kind"] == "end" for event in node.events)
         },
     )
+
+
+def _slow_among_nodes(
+    curves: Mapping[str, Mapping[int, Curve]], events: Sequence[Mapping[str, Any]], ended: float
+) -> Iterator[dict[str, Any]]:
+    """Notes on ranks that are slow at the end among those of all nodes.
+
+    The recorder of a node compares its own ranks, so it cannot see a node that is slow as a whole.
+    """
+    noted = {event.get("rank") for event in events if event.get("note") == "slow"}
+    own_s = {}
+    for rank, curve in curves.get("own_s", {}).items():
+        known = [value for _, value in curve[-len(curve) // 3 :] if value and math.isfinite(value)]
+        if known:
+            own_s[rank] = median(known)
+    for note in notes.slow(own_s):
+        if note.rank not in noted:
+            words = f"{note.words} of all nodes"
+            yield {"kind": "note", "time": ended, "rank": note.rank, "note": "slow", "words": words}
 
 
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
