@@ -1,7 +1,7 @@
 """One launch from its command line to its workers: who am I, where do I sit, go.
 
-`walk` asks each room one question, in an order that never turns back. The answer is a complete
-value, which is given to the rooms that come later. `_go` then acts on the answers: it prints, or
+`plan` asks each room one question, in an order that never turns back. The answer is a complete
+value, which is given to the rooms that come later. `go` then acts on the answers: it prints, or
 becomes the worker, or starts workers.
 """
 

@@ -2,5 +2,5 @@
 
 `plan` decides and touches nothing: by who claims which CPUs (`claims`), and what each gets of the
 cores that may be used (`cores`, or a whole one of the `domains`). `apply` does the system calls.
-What people see is in `report` and `picture`.
+What people see is in `placement` and `picture`.
 """

@@ -118,14 +118,14 @@ _switch(WORKERS, "--no-python",
 class Page(Exception):
     """A page that --help, --version, --completion or --explain prints; nothing else is done then.
 
-    It is raised, and printed by `__main__`.
+    It is raised, and printed by `entry`.
     """
 
 
 class NoWords(Exception):
     """Nothing was typed behind the command; the text is a short help.
 
-    It is raised, and printed by `__main__`.
+    It is raised, and printed by `entry`.
     """
 
 

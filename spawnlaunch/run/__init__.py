@@ -1,12 +1,12 @@
-"""Go: exec the worker in place, or start the workers and watch them.
+"""Start, watch and end the workers of one node.
 
-starting                    what a worker is made of
-launcher                    the launcher and its guard
+front, guard                what the user started, and its child, which supervises
 attempts                    one run of the workers after the other; restarts
 supervisor                  what happens -> decisions, what follows -> processes, is done to them
-output, pipes, lines        what the workers write
-evidence, endings           how they ended, and in words
-tree, leftovers             what they leave
+stops                       workers that a signal has stopped
+tree, leftovers, removal    what workers leave: processes, and files
+observer                    what optional parts hear of all this
 ganged, telling, unable     several nodes
-routes, log_place, journal, debug, hang/, preload/     for a flag only
+shared_errors               what many tasks come to, said once
+debug, preload/             for a flag only
 """

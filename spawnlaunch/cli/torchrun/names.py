@@ -1,7 +1,7 @@
 """torchrun's flags that are none of ours: taken without effect, or with one that another flag has.
 
-A row is one as in the table of `request`, but its reader returns what is said where the flag was
-typed, or None: nothing is lost. A flag that gets a row in `request` needs none here, and that one
+A row is one as in the table of `flags`, but its reader returns what is said where the flag was
+typed, or None: nothing is lost. A flag that gets a row in `flags` needs none here, and that one
 counts.
 
 Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.py of torch 2.13.

@@ -1,4 +1,4 @@
-"""Files with a line per slot, by which PBS, Grid Engine, LSF and OAR list their hosts."""
+"""Files with a line per slot, by which resource managers list the hosts of a job."""
 
 from __future__ import annotations
 
