@@ -1,12 +1,12 @@
 """Start, watch and end the workers of one node.
 
-front, guard                what the user started, and its child, which supervises
+front, guard                the process that the user started, and its child, which supervises
 attempts                    one run of the workers after the other; restarts
-supervisor                  what happens -> decisions, what follows -> processes, is done to them
+supervisor                  passes events to the decisions, and their actions to the processes
 stops                       workers that a signal has stopped
-tree, leftovers, removal    what workers leave: processes, and files
-observer                    what optional parts hear of all this
+tree, leftovers, removal    processes and files that workers leave
+observer                    events as optional parts of a launch get them
 ganged, telling, unable     several nodes
-shared_errors               what many tasks come to, said once
+shared_errors               errors that many tasks of a step have in common, printed once
 debug, preload/             for a flag only
 """
