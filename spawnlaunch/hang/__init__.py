@@ -1,4 +1,4 @@
-"""Which ranks are in the same place, and which are not: from their stacks and from NCCL's records.
+"""Find which ranks are in the same place, from their stacks and from NCCL's records.
 
 `frames` reads stacks as faulthandler and py-spy write them, `groups` puts equal ones together, and
 `flight` finds the first collective on which ranks disagree. `silence` notices a hang, on several
