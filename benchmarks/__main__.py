@@ -1,9 +1,9 @@
-"""All benchmarks, one after the other, each into its section of docs/benchmarks.md.
+"""Run all benchmarks, one after the other, and write each into its section of docs/benchmarks.md.
 
     python -m benchmarks [PART...]
 
-Each part is a program of its own, so that none finds what another has left in memory, and one that
-fails does not keep the others from running: then the exit status is 1.
+Each part is a program of its own, so that none finds the remains of another in memory. The others
+run after a part that fails, and the exit status is 1.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The same faults under TraceML: which rank does each of the two name?
+"""Run the same faults under TraceML and spawnlaunch, and compare the ranks that they name.
 
     python -m benchmarks.culprits [--seeds N] [--most-ranks N] [--write]
 
@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
 
 
 def traced(one: Case) -> Verdict:
-    """What TraceML's final report says of it."""
+    """Run a case under TraceML, and return the verdict of its final report."""
     steps = HEALTHY_STEPS if one.fault == "none" else STEPS
     with tempfile.TemporaryDirectory() as directory:
         command = [
@@ -93,13 +93,13 @@ def _end(launch: subprocess.Popen[bytes]) -> None:
 
 
 def first(fault: str, n: int, most_ranks: int) -> Iterator[Case]:
-    """The cases of the suite's first seeds."""
+    """Yield the first `n` cases of the suite with a fault, of at most so many ranks."""
     cases = (one for one in map(case, count()) if (one.client, one.fault) == ("ddp", fault))
     return islice((one for one in cases if one.size <= most_ranks), n)
 
 
 def compare(one: Case, counted: Counter[tuple[str, str]]) -> None:
-    """Run it under both, print what each says, and count."""
+    """Run a case under both, print both verdicts, and count the right ones."""
     theirs, ours = traced(one), play(one)
     right = score(one, ours)
     is_right = set(theirs.ranks) <= set(one.ranks) and bool(theirs.ranks) == bool(one.ranks)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.first_all_reduce [--rounds 7] [--workers 8] [--write]
 
-Workers import torch, meet over gloo and sum up one number. The import is most of it, so what counts
-is how often it is made: `--preload torch` makes it once for all workers.
+Workers import torch, join over gloo and sum up one number. The import takes most of the time, so
+the number of imports decides: `--preload torch` makes one for all workers.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -19,12 +19,12 @@ ROUNDS = 7
 WORKERS = 8
 WORKER = Path(__file__).with_name("reducing_worker.py")
 PRELOADING, PLAIN, TORCHRUN = "spawnlaunch --preload torch", "spawnlaunch", "torchrun"
-PEERS = (PLAIN, "shell loop", TORCHRUN, "accelerate")  # mpirun tells workers nothing of env://
+PEERS = (PLAIN, "shell loop", TORCHRUN, "accelerate")  # mpirun sets no variables for env://
 GOALS = {TORCHRUN: 1 / 4, PLAIN: 1 / 3}  # the most that the preload may take of their time
 
 
 def measure(options: Namespace) -> Section:
-    """Ours with and without the preload, and the others that torch can meet under."""
+    """Measure spawnlaunch with and without the preload, and other launchers that torch can use."""
     rivals = [Launcher(PRELOADING, preloading)]
     rivals += [launcher for launcher in launchers() if launcher.name in PEERS]
     n = options.workers

@@ -1,12 +1,12 @@
-"""As many launchers as the largest machines have nodes meet, fail, come back and end.
+"""As many launchers as the largest machines have nodes connect, fail, restart and end.
 
     python -m benchmarks.gang [--nodes 9408] [--rounds 8] [--write]
 
 The hub is a real one in a process of its own, on loopback. The launchers are the real rules on the
 real wire, with no workers, in a few processes beside it. So hub and launchers share the CPUs of
-this machine, which launchers on nodes of their own do not: the hub's own CPU time, which stands
-beside each time, is what remains there. Where it may, the hub runs before them, and they before
-other programs (nice -10 and -5). Without --nodes there is a table: 64, 512, 4,096 and 9,408.
+this machine, which launchers on nodes of their own do not: there only the hub's own CPU time, which
+stands beside each time, would remain. Where it may, the hub runs before them, and they before other
+programs (nice -10 and -5). Without --nodes there is a table: 64, 512, 4,096 and 9,408.
 """
 
 import json
@@ -41,13 +41,13 @@ from tests.support.ports import free_port
 
 SIZES = (64, 512, 4096, 9408)
 FRONTIER = 9408
-PROCESSES = 4  # that the launchers are in
+PROCESSES = 4  # that hold the launchers
 ROUNDS = 8
 ENOUGH_S = 600.0
 REST_S = 10.0
 LOST_AFTER_S = 10.0
 RUN = "benchmark"
-OWN_FILES = 64  # that a process has open beside its connections
+OWN_FILES = 64  # open in a process besides its connections
 
 GOALS_S = {"all told their ranks": 10.0, "all heard of a failure": 2.0,
            "one refused: all ended": 5.0, "one lost: all ended": 5.0}  # fmt: skip
@@ -57,7 +57,7 @@ GOALS_S = {"all told their ranks": 10.0, "all heard of a failure": 2.0,
 
 
 class Launcher:
-    """One node's, as far as the gang goes: its workers end as soon as they are told to."""
+    """The launcher of one node without real workers: they end as soon as it stops them."""
 
     def __init__(self, crowd: "Crowd", number: int, life: int = 0, nproc: int = 8) -> None:
         self._crowd, self.number, self.life, self._epoch = crowd, number, life, 0
@@ -91,13 +91,13 @@ class Launcher:
 
 
 class Crowd:
-    """Does what it is told to, and says when so many of its launchers have heard something."""
+    """Obeys commands from a channel, and reports when enough of its launchers had an event."""
 
     def __init__(self, channel: socket.socket, endpoint: Endpoint, numbers: list[int]) -> None:
         self.loop, self.endpoint, self._channel = Loop(), endpoint, channel
         self.alarms = Alarms(self.loop)
         self._numbers, self._launchers = numbers, dict[int, Launcher]()
-        self._noted = defaultdict[str, set[int]](set)  # who has heard it
+        self._noted = defaultdict[str, set[int]](set)  # numbers of the launchers, by event
         self._awaited: tuple[str, int] | None = None
         self.loop.watch(channel.fileno(), self._told)
 
@@ -124,19 +124,19 @@ class Crowd:
             getattr(self, what)(*args)
 
     def begin(self, numbers: list[int], nproc: int = 8) -> None:
-        """These connect, or all: [first, last]."""
+        """Let the launchers in [first, last] connect."""
         for number in self._of(numbers):
             one = self._launchers[number] = Launcher(self, number, nproc=nproc)
             one.link.member.begin()
 
     def expect(self, what: str, count: int) -> None:
-        """Forget what was, say so, and say when so many have heard this."""
+        """Forget earlier events, confirm it, and report when so many launchers had this one."""
         self._noted.clear()
         self._channel.sendall(b"0\n")
         self.then(what, count)
 
     def then(self, what: str, count: int) -> None:
-        """The same, with what was since."""
+        """Report when so many launchers have had this event since the last `expect`."""
         self._awaited = (what, count)
         self._look()
 
@@ -145,16 +145,16 @@ class Crowd:
             self._launchers[number].fail()
 
     def lose(self, numbers: list[int], within_s: float, returns: bool) -> None:
-        """These are killed, one after the other, and started again."""
+        """Kill these launchers, one after the other, and start them again if they return."""
         lost = self._of(numbers)
         for n, number in enumerate(lost):
             call = partial(self._lose, number, returns)
             self.alarms.alarm(call, within_s * n / len(lost))
 
     def _lose(self, number: int, returns: bool) -> None:
-        self._noted["start"].clear()  # all that is left begins once more
+        self._noted["start"].clear()  # all other launchers begin once more
         before = self._launchers.pop(number)
-        before.link.member.state = "ended"  # nobody is left who could do anything
+        before.link.member.state = "ended"  # a dead launcher does nothing any more
         self.alarms.alarm(before.link.member.tick, None)
         before.link.drop()
         if returns:
@@ -169,7 +169,7 @@ class Crowd:
 
 
 def be_rather(by: int) -> None:
-    """Run before others, where that is allowed."""
+    """Raise the priority of this process, where that is allowed."""
     with suppress(PermissionError):
         os.nice(-by)
 
@@ -183,7 +183,7 @@ def be_hub(endpoint: Endpoint, settings: Settings) -> None:
 
 
 class Gang:
-    """One launch: a hub, and processes of launchers."""
+    """A launch: a hub, and the processes that hold its launchers."""
 
     def __init__(self, nodes: int, **settings: Any) -> None:
         self.nodes = nodes
@@ -217,13 +217,13 @@ class Gang:
             channel.sendall(json.dumps(words).encode() + b"\n")
 
     def until(self, what: str, but: range = range(0), again: bool = False) -> Callable[[], float]:
-        """Ask when all, but these, have heard something; the result waits for the answer."""
+        """Ask when all launchers but these have had an event; the returned function waits."""
         for (_, channel), share in zip(self._crowds, self._shares, strict=True):
             count = sum(number not in but for number in share)
             words = ["then" if again else "expect", what, count]
             channel.sendall(json.dumps(words).encode() + b"\n")
         for _, channel in self._crowds if not again else ():
-            answer(channel)  # else what is heard from now on might be forgotten
+            answer(channel)  # else an event from now on might be forgotten
         return lambda: max(answer(channel) for _, channel in self._crowds)
 
     def end(self) -> None:
@@ -265,7 +265,7 @@ def gang(nodes: int, **settings: Any) -> Iterator[Gang]:
 
 
 def most_mib(pid: int) -> float:
-    """The most that it ever had in memory (VmHWM, proc_pid_status(5))."""
+    """The peak memory of a process (VmHWM, proc_pid_status(5))."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
@@ -278,14 +278,14 @@ Seen = dict[str, tuple[float, ...]]
 def timed(
     hub: int, begin: Callable[[], None], *ends: Callable[[], float]
 ) -> list[tuple[float, ...]]:
-    """From `begin` to each of these ends, and what CPU the hub has used until it was there."""
+    """The seconds from `begin` to each of these ends, and the hub's CPU seconds until then."""
     cpu, began = cpu_s(hub), time.monotonic()
     begin()
     return [(end() - began, cpu_s(hub) - cpu) for end in ends]
 
 
 def a_life(nodes: int) -> Seen:
-    """All meet, rest, fail, lose a tenth, and lose their hub; each time they begin again."""
+    """All launchers connect, rest, fail, lose a tenth, and lose their hub, with restarts."""
     seen: Seen = {}
     with gang(nodes, max_restarts=9, return_s=ENOUGH_S) as one:
         empty = pss_mib([one.hub])
@@ -315,7 +315,7 @@ def a_life(nodes: int) -> Seen:
 
         began_again = one.until("start")
         one.end_hub()
-        time.sleep(1.0)  # all are at its door, and knock
+        time.sleep(1.0)  # all try to connect to it
         began = time.monotonic()
         one.begin_hub()
         seen["the hub started again: all began again"] = began_again() - began, cpu_s(one.hub)
@@ -324,7 +324,7 @@ def a_life(nodes: int) -> Seen:
 
 
 def a_refused_one(nodes: int) -> Seen:
-    """All but one have come; the last is refused, and named at all."""
+    """All launchers but one have connected; the last is refused, and named on all nodes."""
     with gang(nodes) as one:
         one.say("begin", [0, nodes - 2])
         time.sleep(1.0 + nodes / 1000)
@@ -334,7 +334,7 @@ def a_refused_one(nodes: int) -> Seen:
 
 
 def a_lost_one(nodes: int) -> Seen:
-    """One is killed, and there are no restarts."""
+    """Kill one launcher of a launch without restarts, and time the end of the others."""
     with gang(nodes) as one:
         told = one.until("start")
         one.say("begin", [0, nodes])
@@ -349,7 +349,7 @@ def seen(nodes: int) -> Seen:
 
 
 def have_files(nodes: int) -> None:
-    """The hub has a connection to each. Raises SystemExit where it may not have so many files."""
+    """Allow a connection for each node. Raises SystemExit where so many files are not allowed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = nodes + nodes // 4 + OWN_FILES
     if most != resource.RLIM_INFINITY and most < needed:
@@ -362,7 +362,7 @@ def have_files(nodes: int) -> None:
 
 
 def measure(options: Namespace) -> Section:
-    """One column for each size."""
+    """Measure all sizes, each in a column of the table."""
     sizes = (options.nodes,) if options.nodes else SIZES
     have_files(max(sizes))
     columns: dict[int, list[Seen]] = {size: [] for size in sizes}

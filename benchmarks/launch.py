@@ -1,4 +1,4 @@
-"""Launchers against each other: how fast they start, how much they weigh, how fast they notice.
+"""Compare launchers: how fast they start, how much memory they use, how fast they notice a death.
 
     python -m benchmarks.launch [--rounds 7] [--workers 1,2,8,64] [--without torchrun,...] [--write]
 
@@ -23,7 +23,7 @@ from benchmarks.turns import turns
 
 ROUNDS = 7
 WORKER = Path(__file__).with_name("launched_worker.py")
-SETTLED_S = 0.5  # what a launcher frees after the start has been freed by then
+SETTLED_S = 0.5  # by then a launcher has freed the memory of its start
 HOW = "BENCH_WORKER"
 OF_A_SHELL_LOOP = {8: 1.7, 64: 1.3}  # the most, by the number of workers
 
@@ -31,12 +31,12 @@ Taken = dict[tuple[str, str], list[float]]  # by launcher and column
 
 
 def time_to_last_line(launcher: Launcher, n: int) -> float:
-    """Seconds."""
+    """The seconds from the start of a launcher to its last worker's first line."""
     return seconds_to(launcher.command(n, WORKER), {HOW: "print"}, n, "worker")
 
 
 def memory_mib(launcher: Launcher, n: int) -> float:
-    """PSS of everything that is not a worker, nor started by one."""
+    """The PSS of a launcher's processes, without the workers and their descendants."""
     process = start(launcher.command(n, WORKER), {HOW: "sleep"})
     try:
         workers = {int(line.split()[1]) for line in lines(process, n)}
@@ -60,7 +60,7 @@ def pss_kib(pid: int) -> int:
 
 
 def time_from_death(launcher: Launcher, n: int) -> float:
-    """Seconds."""
+    """The seconds from the death of a worker to the end of its launcher."""
     process = start(launcher.command(n, WORKER), {HOW: "die"})
     try:
         said = lines(process, n + 1)
@@ -72,7 +72,7 @@ def time_from_death(launcher: Launcher, n: int) -> float:
 
 
 def measure(options: Namespace) -> Section:
-    """All launchers that are installed."""
+    """Measure all installed launchers."""
     counts = [int(word) for word in options.workers.split(",")]
     rivals = [one for one in launchers() if one.name not in options.without.split(",")]
     times: Taken = defaultdict(list)
@@ -98,7 +98,7 @@ def measure(options: Namespace) -> Section:
 
 
 def goals(times: Taken) -> Iterator[Goal]:
-    """How much longer than a loop that pins and watches nothing."""
+    """Yield goals for the start, as a multiple of a shell loop, which pins and watches nothing."""
     for n, most in OF_A_SHELL_LOOP.items():
         ours, loop = times.get(("spawnlaunch", _start(n))), times.get(("shell loop", _start(n)))
         if ours and loop:
@@ -113,7 +113,7 @@ def _start(n: int) -> str:
 
 
 def rows(names: list[str], columns: list[str], times: Taken) -> Iterator[list[str | Times]]:
-    """The launchers, then ours as a share of each other one."""
+    """Yield rows of the launchers, then of spawnlaunch's share of each other one."""
     for name in names:
         yield [name, *(cell(times.get((name, column), [])) for column in columns)]
     ours = names[0]

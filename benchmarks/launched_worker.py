@@ -1,4 +1,4 @@
-"""A worker of `benchmarks.launch`: print one line; then end, sleep, or die and say when."""
+"""A worker of `benchmarks.launch`: print one line; then end, sleep, or die and print the time."""
 
 import os
 import sys

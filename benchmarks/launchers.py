@@ -1,4 +1,4 @@
-"""Launchers: what one types to start N workers on this machine."""
+"""Launchers, with the command by which each starts N workers on this machine."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ class Launcher(NamedTuple):
 
 
 def launchers() -> list[Launcher]:
-    """Ours first, then those of the others that are installed."""
+    """Return spawnlaunch first, then the other launchers that are installed."""
     found = [
         Launcher("spawnlaunch", _spawnlaunch),
         Launcher("shell loop", _shell, watches=False),
@@ -39,12 +39,12 @@ def _spawnlaunch(n: int, script: Path) -> list[str]:
 
 
 def preloading(n: int, script: Path) -> list[str]:
-    """Ours, with torch imported once for all workers."""
+    """The command of spawnlaunch, with torch imported once for all workers."""
     return [*_spawnlaunch(n, script)[:3], "--preload", "torch", "--nproc", str(n), str(script)]
 
 
 def _shell(n: int, script: Path) -> list[str]:
-    """The least that starts N processes and waits for them: it pins and watches nothing."""
+    """A minimal loop that starts N processes and waits for them: it pins and watches nothing."""
     there = f"WORLD_SIZE={n} MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()} OMP_NUM_THREADS=1"
     one = f'RANK=$i LOCAL_RANK=$i {there} "{sys.executable}" -u "{script}" &'
     return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do {one} i=$((i+1)); done; wait"]
@@ -61,7 +61,7 @@ def _mpirun(n: int, script: Path) -> list[str]:
 
 
 def _accelerate(n: int, script: Path) -> list[str]:
-    """On CPUs it starts one process, or goes through MPI; on GPUs it is torchrun within."""
+    """The command of accelerate: on CPUs one process, or MPI; on GPUs it uses torchrun."""
     one, several = ["--cpu"], ["--multi_gpu"]
     words = ["--num_processes", str(n), "--num_machines", "1", "--mixed_precision", "no"]
     module = [sys.executable, "-m", "accelerate.commands.launch"]

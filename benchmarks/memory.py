@@ -1,4 +1,4 @@
-"""What a launcher costs in memory, alone and as one of several."""
+"""Measure the memory of a launcher, alone and as one of several."""
 
 import re
 import subprocess
@@ -10,13 +10,13 @@ from tests.support.ports import free_port
 
 
 def pss_mib(pids: list[int]) -> float:
-    """The memory of some processes, of what they share a part."""
+    """The memory of some processes, with their part of shared pages (PSS)."""
     texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
     return sum(int(re.findall(r"^Pss: +(\d+)", text, re.M)[0]) for text in texts) / 1024
 
 
 def launcher_mib() -> float:
-    """By how much a launcher that takes part is larger than one of one node, guards included."""
+    """The extra memory of a member over a launcher of one node, guards included, in MiB."""
     program = ("--no-python", "sh", "-c", "echo began; exec sleep 600")
     ours = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=1")
     gang = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=static")

@@ -1,11 +1,11 @@
-"""What workers say, through the launcher: how fast, and whether every line arrives whole.
+"""The output of workers through the launcher: its speed, and whether every line arrives whole.
 
     python -m benchmarks.output [--rounds 7] [--lines 300000] [--write]
 
 Four workers write lines of 83 bytes as fast as they can, 1.2 million in all, and the launcher puts
 each worker's name in front of them: into a file, and into a pipe whose reader does nothing but
-read. Every line of ours is then looked at: whole, and in its worker's order. Measured is from the
-start of the launcher to its end, and all that it wrote being read.
+read. Every line of spawnlaunch is then checked: whole, and in its worker's order. The time is from
+the start of the launcher to its end, with all its output read.
 """
 
 import os
@@ -38,7 +38,7 @@ TARGETS = ("file", "pipe")
 
 
 def command(name: str, lines: int, folder: str) -> list[str]:
-    """The launcher; torchrun shows nothing with a prefix unless it also keeps it in files."""
+    """The command of a launcher; torchrun prints prefixes only if it also keeps files."""
     worker = [str(WORKER), str(lines)]
     ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS)]
     if name == OURS:
@@ -50,7 +50,7 @@ def command(name: str, lines: int, folder: str) -> list[str]:
 
 
 def seconds(name: str, target: str, lines: int) -> float:
-    """Of one launch, the lines of which are then checked."""
+    """The seconds of one launch, the output of which is then checked."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
         began = time.monotonic()
         said = _run(command(name, lines, folder), target, file)
@@ -58,13 +58,13 @@ def seconds(name: str, target: str, lines: int) -> float:
         if target == "file":
             file.seek(0)
             said = file.read()
-    if name != TORCHRUN:  # which joins lines of several workers at times
+    if name != TORCHRUN:  # it sometimes joins lines of several workers
         check(said, lines)
     return took_s
 
 
 def _run(words: list[str], target: str, file: IO[bytes]) -> bytes:
-    """Run to the end; what came through a pipe."""
+    """Run a command to its end; return its output if that is a pipe."""
     stdout = file if target == "file" else subprocess.PIPE
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL
@@ -80,7 +80,7 @@ def _run(words: list[str], target: str, file: IO[bytes]) -> bytes:
 
 
 def check(said: bytes, lines: int) -> None:
-    """Every line of every worker, whole, prefixed and in its order. Raises ValueError."""
+    """Raises ValueError unless every worker's lines are whole, prefixed and in order."""
     seen = dict.fromkeys(range(WORKERS), 0)
     for line in said.splitlines():
         found = LINE.fullmatch(line)
@@ -95,7 +95,7 @@ def check(said: bytes, lines: int) -> None:
 
 
 def measure(options: Namespace) -> Section:
-    """Both launchers, into a file and into a pipe."""
+    """Measure both launchers, into a file and into a pipe."""
     cases = list(product(RIVALS, TARGETS))
     times: dict[tuple[str, str], list[float]] = {case: [] for case in cases}
     for case in turns(options.rounds, cases):

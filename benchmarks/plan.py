@@ -1,11 +1,12 @@
-"""How long reading a node and planning its ranks takes.
+"""The time to read a node and to plan its ranks.
 
     python -m benchmarks.plan [--rounds 25] [--write]
 
 Trees of machines are laid out below a temporary directory, with 200 PCI functions that are no
-devices. The first reading is printed apart: it pays for imports and a cold cache of this program's
-own making, while the kernel makes the files of the real /sys in memory. On this machine whole
-programs take turns with that: the launcher with --explain, and hwloc-distrib where it is installed.
+devices. The first reading is printed apart: it pays for imports and a cold cache of files that this
+program has made, while the kernel makes the files of the real /sys in memory. On this machine whole
+programs take turns with the reading: the launcher with --explain, and hwloc-distrib where it is
+installed.
 """
 
 import os
@@ -33,7 +34,7 @@ EXPLAIN = "spawnlaunch --explain"
 
 
 def largest() -> Machine:
-    """1,024 CPUs and 64 devices: 16 NUMA nodes of 4 L3 groups of 8 cores."""
+    """A machine of 1,024 CPUs and 64 devices: 16 NUMA nodes of 4 L3 groups of 8 cores."""
     numa = {n: f"{n * 32}-{n * 32 + 31},{512 + n * 32}-{512 + n * 32 + 31}" for n in range(16)}
     l3 = tuple(f"{g * 8}-{g * 8 + 7},{512 + g * 8}-{512 + g * 8 + 7}" for g in range(64))
     packages = tuple(
@@ -44,14 +45,14 @@ def largest() -> Machine:
 
 
 def programs(ranks: int) -> dict[str, list[str]]:
-    """What distributes so many ranks over this machine, each a whole program."""
+    """The programs that distribute so many ranks over this machine, by name."""
     ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(ranks), "--explain", "-m", "this"]
     hwloc = {HWLOC: [HWLOC, str(ranks)]} if shutil.which(HWLOC) else {}
     return {EXPLAIN: ours, **hwloc}
 
 
 def time_program(words: list[str]) -> float:
-    """Milliseconds, from its start to its end."""
+    """The milliseconds of a program, from its start to its end."""
     start = time.perf_counter()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return 1e3 * (time.perf_counter() - start)
@@ -60,7 +61,7 @@ def time_program(words: list[str]) -> float:
 def time_both(
     root: str, rounds: int, another: Callable[[], None] = lambda: None
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds for reading and for planning, of each round; `another` has turns in between."""
+    """The milliseconds to read and to plan in each round; `another` takes turns with them."""
     reading, planning = [], []
     for _ in range(rounds):
         another()
@@ -76,7 +77,7 @@ def time_both(
 
 
 def rows(name: str, root: str, rounds: int) -> Iterator[list[str | Times]]:
-    """The machine whose files lie below `root`; of this machine what whole programs take, too."""
+    """Yield rows for the machine with files below `root`; for this one whole programs too."""
     node = nodes.read(root)
     rivals = programs(os.cpu_count() or 1) if root == "/" else {}
     others: dict[str, list[float]] = {rival: [] for rival in rivals}
@@ -94,7 +95,7 @@ def rows(name: str, root: str, rounds: int) -> Iterator[list[str | Times]]:
 
 
 def measure(options: Namespace) -> Section:
-    """This machine, published ones, and one that is larger than any of them."""
+    """Measure this machine, published ones, and one that is larger than any of them."""
     table = list(rows("this machine", "/", options.rounds))
     for machine in (*machines.ALL, largest()):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Start launchers, read what their workers say, and end them, whatever kind of launcher it is."""
+"""Start launchers of any kind, read the output of their workers, and end them."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENOUGH_S = 120.0
 TICKS = os.sysconf("SC_CLK_TCK")
-PREFIX = re.compile(r"^\[\d+\] ", flags=re.MULTILINE)  # ours, in front of each line
+PREFIX = re.compile(r"^\[\d+\] ", flags=re.MULTILINE)  # spawnlaunch's, before each line
 
 
 def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -27,7 +27,7 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
 
 
 def children(pid: int) -> list[int]:
-    """Those that its first thread has started."""
+    """The child processes of a process's first thread."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -38,7 +38,7 @@ def cpu_s(pid: int) -> float:
 
 
 def lines(process: subprocess.Popen[bytes], count: int, word: str = "") -> list[str]:
-    """What the workers print, without prefixes, until so many lines hold the word."""
+    """Read the workers' lines, without prefixes, until so many of them contain the word."""
     assert process.stdout
     data = b""
     while sum(word.encode() in line for line in data.split(b"\n")[:-1]) < count:
@@ -50,7 +50,7 @@ def lines(process: subprocess.Popen[bytes], count: int, word: str = "") -> list[
 
 
 def seconds_to(command: Sequence[str], environ: Mapping[str, str], count: int, word: str) -> float:
-    """From the start of a launcher to the last of so many lines with the word; it then ends."""
+    """The seconds from a launcher's start to the last of so many lines with the word."""
     began = time.monotonic()
     process = start(command, environ)
     try:
@@ -63,7 +63,7 @@ def seconds_to(command: Sequence[str], environ: Mapping[str, str], count: int, w
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    """End what still runs."""
+    """End a launcher that still runs, with its session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
     try:

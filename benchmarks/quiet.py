@@ -1,9 +1,9 @@
-"""Whether the machine is quiet: how much of its CPUs others have, and how long they made us wait.
+"""Measure whether the machine is quiet: the CPU time of other processes, and the waits of this one.
 
 Others are all processes but this one, its children that have ended, and its descendants that run.
 Sources: proc(5) for stat; Documentation/scheduler/sched-stats.rst for schedstat, whose wait is that
-of this process alone; Documentation/accounting/psi.rst for pressure, the time in which anybody at
-all waited for a CPU: ours as well, so it is told and not judged.
+of this process alone; Documentation/accounting/psi.rst for pressure, the time in which any process
+waited for a CPU, also of this program, so it is printed and not judged.
 """
 
 import os
@@ -23,7 +23,7 @@ MOST = 0.1  # of a CPU, that others may have
 
 
 class Counters(NamedTuple):
-    """At one moment."""
+    """The counters at one moment."""
 
     at: float
     busy_s: float
@@ -33,7 +33,7 @@ class Counters(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What others did in some time."""
+    """The use of the CPUs by other processes over some time."""
 
     took_s: float
     others: float  # CPUs that they had, in the mean
@@ -52,7 +52,7 @@ class Use(NamedTuple):
 
 
 def look() -> Counters:
-    """Now. What cannot be read is 0."""
+    """Read the counters now; one that cannot be read is 0."""
     busy, stolen = cpu_ticks(_text("/proc/stat"), frozenset(os.sched_getaffinity(0)))
     ended = os.times()
     own_s = sum(ended[:4])
@@ -74,7 +74,7 @@ def look() -> Counters:
 
 
 def use(before: Counters, now: Counters) -> Use:
-    """Between two moments."""
+    """The use between two moments."""
     took_s = max(now.at - before.at, 1e-9)
     others_s = (now.busy_s - before.busy_s) - (now.own_s - before.own_s)
     return Use(
@@ -86,7 +86,7 @@ def use(before: Counters, now: Counters) -> Use:
 
 
 def wait(patience_s: float = PATIENCE_S, look_s: float = LOOK_S) -> Use:
-    """Wait until others leave the CPUs alone; the result is what the last look saw."""
+    """Wait until other processes leave the CPUs alone; return the use in the last interval."""
     end = time.monotonic() + patience_s
     quiet = 0
     while True:

@@ -1,6 +1,7 @@
-"""Sum up one number over all ranks, and say so: a worker of several benchmarks.
+"""Sum up one number over all ranks, and print the time: a worker of several benchmarks.
 
-With FAIL_ONCE set, rank 1 then dies in the first attempt, and says when; with REDUCE_ON they go on.
+With FAIL_ONCE set, rank 1 then dies in the first attempt, and prints the time; with REDUCE_ON the
+ranks go on.
 """
 
 import os
@@ -17,7 +18,7 @@ if number.item() != dist.get_world_size():
 restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 os.write(1, f"reduced {restarts} {time.monotonic()}\n".encode())
 if os.environ.get("FAIL_ONCE") and restarts == 0:
-    time.sleep(1)  # all have said so by now
+    time.sleep(1)  # all have printed by now
     if dist.get_rank() == 1:
         os.write(1, f"dies {time.monotonic()}\n".encode())
         os._exit(7)

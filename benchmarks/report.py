@@ -1,8 +1,8 @@
-"""What a benchmark reports, and its section of docs/benchmarks.md, which no hand writes.
+"""Report the result of a benchmark, and write its section of docs/benchmarks.md.
 
 Each benchmark makes a Section; on the command line it is printed, and with --write it replaces the
 section of the same name in the document, between two comments that name it. So every figure there
-was produced by the command beside it, on the machine and the day that stand there too.
+comes from the command beside it, on the machine and the day that stand there too.
 """
 
 import argparse
@@ -62,14 +62,14 @@ values of up to five earlier invocations with their days, some of them of earlie
 
 
 class Goal(NamedTuple):
-    """What a benchmark is to show."""
+    """A goal of a benchmark: the measured value and its limit."""
 
     what: str
     value: float
     limit: float
     at_least: bool = False  # else at most
-    interval: tuple[float, float] | None = None  # of the value; None: it is exact
-    is_ratio: bool = True  # False: it says nothing where the machine was busy
+    interval: tuple[float, float] | None = None  # of the value; None: the value is exact
+    is_ratio: bool = True  # False: it is not judged where the machine was busy
 
     @property
     def judged(self) -> float:
@@ -80,7 +80,7 @@ class Goal(NamedTuple):
 
 
 class Times(NamedTuple):
-    """A cell that was measured: a value for each round."""
+    """A measured cell: a value for each round."""
 
     values: Sequence[float]
     unit: str = ""
@@ -95,7 +95,7 @@ class Section(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Times]]
     goals: Sequence[Goal] = ()
-    keeps_times: bool = False  # on a busy machine, too: its times are told beside CPU times
+    keeps_times: bool = False  # on a busy machine, too: its times stand beside CPU times
 
 
 def main(
@@ -105,7 +105,7 @@ def main(
     rounds: int,
     add_flags: Callable[[argparse.ArgumentParser], None] = lambda _: None,
 ) -> None:
-    """The command line of a benchmark: --rounds, --write and what `add_flags` adds."""
+    """Run the command line of a benchmark: --rounds, --write and the flags of `add_flags`."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{module}",
         description=about,
@@ -132,7 +132,7 @@ def main(
 
 
 def render(section: Section, command: str, load: float, before: Use, during: Use) -> str:
-    """The section as Markdown; `load`, and what others did before and while it was measured."""
+    """The section as Markdown; `before` and `during` are other processes' use of the CPUs."""
     is_busy = not (before.is_quiet and during.is_quiet)
     rows = relative(section.rows) if is_busy and not section.keeps_times else section.rows
     busy = "**Busy**, so these are ratios to the first line of each column: " if is_busy else ""
@@ -168,12 +168,12 @@ def _goal(goal: Goal, *, is_busy: bool) -> str:
 
 
 def share(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
-    """Ours as a share of theirs, within the rounds."""
+    """The ratio of `ours` to `theirs`, within the rounds."""
     return stats.compared(stats.pair(theirs, ours, False), LEVEL)
 
 
 def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> Goal:
-    """At most such a share of theirs."""
+    """A goal that `ours` is at most this share of `theirs`."""
     found = share(ours, theirs)
     return Goal(what, found.ratio, limit, interval=(found.low, found.high))
 
@@ -181,12 +181,12 @@ def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 def goal_of_difference(
     what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 ) -> Goal:
-    """At most so much more than theirs, in the unit of both."""
+    """A goal that `ours` exceeds `theirs` at most by `limit`, in the unit of both."""
     return goal_of_value(what, np.subtract(ours, theirs).tolist(), limit)
 
 
 def goal_of_value(what: str, values: Sequence[float], limit: float) -> Goal:
-    """At most so much, in the unit of the values, one of each round.
+    """A goal that the mean of `values`, one for each round, is at most `limit`, in their unit.
 
     The interval has each middle about which the rounds have no preferred side, by the same bound as
     the ratios of stats.py.
@@ -198,7 +198,7 @@ def goal_of_value(what: str, values: Sequence[float], limit: float) -> Goal:
 
 
 def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:
-    """Each cell as a ratio to the first one of its column that was measured."""
+    """Replace each measured cell by its ratio to the first one of its column."""
     made: list[list[str | Times]] = []
     bases: dict[int, Times] = {}
     for row in rows:
@@ -230,7 +230,7 @@ def write(name: str, text: str, document: Path = DOCUMENT) -> None:
 
 
 def remembering(text: str, before: str) -> str:
-    """A section with the values that its goals had in the one `before`, and had there of others."""
+    """Add to a section's goals their values in the section `before`, and the earlier ones there."""
     values, day = dict[str, list[str]](), DAY.search(before)
     for was in GOAL.finditer(before):
         own = f"{was['value']} ({day[1]})" if day and was["value"] else ""
@@ -244,12 +244,12 @@ def remembering(text: str, before: str) -> str:
 
 
 def cell(values: Sequence[float], unit: str = "") -> Times:
-    """A cell that was measured."""
+    """Make a measured cell."""
     return Times(values, unit)
 
 
 def shown(one: str | Times) -> str:
-    """Of what was measured the median, least and most, with three digits that count."""
+    """The text of a cell: the median, least and most, with three significant digits."""
     if isinstance(one, str):
         return one
     if not one.values:
@@ -286,7 +286,7 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """proc(5), cpuinfo."""
+    """The model name in /proc/cpuinfo (proc(5))."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -31,7 +31,7 @@ RIVALS = {
     ],
 }
 # Otherwise torchrun 2.13 keeps one store for all attempts, where gloo finds the addresses of the
-# attempt before: then the workers that it has started anew all fail.
+# attempt before: then the restarted workers all fail.
 ENVIRON = {"FAIL_ONCE": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
@@ -47,7 +47,7 @@ def standstill_s(command: list[str], n: int) -> float:
 
 
 def measure(options: Namespace) -> Section:
-    """Both of ours, and torchrun."""
+    """Measure spawnlaunch with and without the preload, and torchrun."""
     times: dict[str, list[float]] = {name: [] for name in RIVALS}
     for name in turns(options.rounds, list(RIVALS)):
         times[name].append(standstill_s(RIVALS[name], options.workers))

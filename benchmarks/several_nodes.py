@@ -3,9 +3,10 @@
     python -m benchmarks.several_nodes [--rounds 12] [--write]          as root
 
 Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
-TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices
-(a worker killed while the others compute, a cable that is cut) only our time is measured. Then a
-hub of many launchers on loopback (benchmarks.gang), and the memory of it and of a launcher.
+TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices (a
+worker killed while the others compute, a cable that is cut) only the time of spawnlaunch is
+measured. Then a hub of many launchers on loopback (benchmarks.gang), and the memory of it and of a
+launcher.
 """
 
 import os
@@ -44,7 +45,7 @@ ENVIRON = {
 
 
 class Launch:
-    """One launcher on each node, and what their workers say."""
+    """A launch with one launcher on each node, and the output of their workers."""
 
     def __init__(self, network: Network, launcher: tuple[str, ...], directory: Path) -> None:
         self.network, self.launcher, self.directory = network, launcher, directory
@@ -52,7 +53,7 @@ class Launch:
         self.began = time.time()
 
     def start(self, hosts: str, *words: str, nnodes: str = "4", **environ: str) -> None:
-        """On elastic launches the others are waited for a second only."""
+        """Start launchers on these nodes; an elastic launch waits one second for further nodes."""
         for host in hosts:
             rendezvous = (
                 f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=7",
@@ -72,7 +73,7 @@ class Launch:
         return [float(when) for when in re.findall(rf"{word}[: ]([\d.]+)", text)]
 
     def wait_for(self, hosts: str, word: str, count: int = 1) -> float:
-        """When the last of these nodes has said it so often."""
+        """Wait for so many of a word from each node; return the time of the last."""
         self.wait(lambda: all(len(self.times(host, word)) >= count for host in hosts), word)
         return max(self.times(host, word)[count - 1] for host in hosts)
 
@@ -89,7 +90,7 @@ class Launch:
         return [pid for pid in self.network.processes(host) if self.is_worker(pid)]
 
     def is_worker(self, pid: int) -> bool:
-        """Not a launcher, which has the same script among its words, and no zombie."""
+        """Whether a process is a worker: no launcher with the same script, and no zombie."""
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
@@ -127,7 +128,7 @@ def launch(network: Network, launcher: tuple[str, ...]) -> Iterator[Launch]:
 
 
 def reap_orphans() -> None:
-    """What a killed launcher has left is ours: its CPU time is not others' (`quiet`)."""
+    """Reap a killed launcher's orphans: `quiet` then counts their CPU time as this program's."""
     end = time.monotonic() + ENOUGH_S
     with suppress(ChildProcessError):  # there are no more
         while time.monotonic() < end:
@@ -135,7 +136,7 @@ def reap_orphans() -> None:
                 time.sleep(0.01)
 
 
-# Each: seconds of what its goal says.
+# Each returns the seconds that its goal names.
 
 
 def to_no_op(one: Launch) -> float:
@@ -193,14 +194,14 @@ def joined_late(one: Launch) -> float:
     return max(one.wait_for("abc", "began", 2), one.wait_for("d", "began")) - at
 
 
-BESIDE = {  # what is at most this share of torchrun's time
+BESIDE = {  # with the most that it may take, as a share of torchrun's time
     "launch to no-op workers on all nodes": (to_no_op, 0.15),
     "launch to the first all-reduce": (to_all_reduce, 0.60),
     "a worker killed in all-reduces, to the last launcher's end": (out_after_kill, 0.15),
     "a worker killed, to no-op workers again on all": (again_after_kill, 0.20),
     "node 0's launcher killed, to the others' end": (out_after_hub, 0.20),
 }
-ALONE = {  # what takes at most so many seconds
+ALONE = {  # with the most seconds that it may take
     "a worker killed while the others compute, to their end": (stopped_while_computing, 0.3),
     f"a cable cut, --lost-after {LOST_AFTER_S}, to the end on both sides": (told_of_a_cut, 12.0),
     "a late node under MIN:MAX, to no-op workers again on all": (joined_late, 1.5),
@@ -208,7 +209,7 @@ ALONE = {  # what takes at most so many seconds
 
 
 def measure(options: Namespace) -> Section:
-    """All, in turns with torchrun."""
+    """Measure all, in turns with torchrun."""
     if not may_make_namespaces():
         raise SystemExit("several_nodes needs root and ip(8): its nodes are network namespaces")
     rivals = [(what, OURS) for what in (*BESIDE, *ALONE)] + [(what, TORCHRUN) for what in BESIDE]
@@ -247,7 +248,7 @@ def measure(options: Namespace) -> Section:
 
 
 def _many(rounds: int) -> list[tuple[str, list[float], str, float]]:
-    """Of a hub of many, and of a launcher: what it is, each round's value, its unit, the goal."""
+    """Measure a large hub and a launcher: by row a name, the rounds' values, unit and goal."""
     n = MANY
     seen = [gang.a_life(n) for _ in range(rounds)]
     of_one = [memory.launcher_mib() for _ in range(rounds)]

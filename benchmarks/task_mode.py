@@ -1,14 +1,14 @@
-"""What the launcher costs each rank in task mode: CPU time, and look-ups in file systems.
+"""The cost of the launcher for each rank in task mode: CPU time, and look-ups in file systems.
 
     python -m benchmarks.task_mode [--rounds 9] [--write]
 
 `srun -n 32 python -m spawnlaunch worker.py` against `srun -n 32 python worker.py`, in turn, in a
-real Slurm on this machine. Bare Python is shown twice, so that nothing hides in it: the one of the
+real Slurm on this machine. Bare Python is shown twice, so that it hides no cost: the one of the
 environment, and `python -I -S` of the installation below, which reads no site-packages.
 
-CPU time is what the worker prints, time.process_time(), in which exec changes nothing: it is that
-of the process that srun has started, of user and system, the launcher's own start included. The
-goal is at most 40 ms more than bare Python.
+CPU time is the worker's time.process_time(), which exec does not change: it is that of the process
+that srun has started, of user and system, the launcher's own start included. The goal is at most 40
+ms more than bare Python.
 
 Look-ups are stat(2) and open(2) up to the exec of the worker, as strace(1) sees them in one task of
 four; each is a question to the file system that a cluster shares, times all ranks. The goal is at
@@ -38,7 +38,7 @@ FEW = ["srun", "-N2", "-n4", "--overcommit"]
 WORKER = "import time; spent = time.process_time(); print(f'{1e3 * spent:.3f}', flush=True)\n"
 BASE = str(Path(sys.base_prefix, "bin", os.path.basename(os.path.realpath(sys.executable))))
 
-# By what precedes the name of the script.
+# Named by the words before the script.
 LAUNCHED, BARE, BARER = "python -m spawnlaunch", "python", "python -I -S of the installation"
 COMMANDS = {
     LAUNCHED: [sys.executable, "-m", "spawnlaunch"],
@@ -48,7 +48,7 @@ COMMANDS = {
 
 
 def cpu_ms(slurm: Slurm, command: Sequence[str]) -> list[float]:
-    """Milliseconds of CPU time of every rank."""
+    """The milliseconds of CPU time of every rank."""
     done = slurm.run([*STEP, *command], env={"SLURM_KILL_BAD_EXIT": "1"})
     spent = [float(line) for line in done.stdout.split()]
     if done.returncode != 0 or len(spent) != TASKS:
@@ -57,7 +57,7 @@ def cpu_ms(slurm: Slurm, command: Sequence[str]) -> list[float]:
 
 
 def looked_up(slurm: Slurm, command: Sequence[str], folder: str) -> int:
-    """By rank 1 of a step of four, the launcher's own or all that bare Python does."""
+    """The look-ups of rank 1 in a step of four tasks: the launcher's, or all of bare Python."""
     traces = f"{folder}/trace.$SLURM_PROCID"
     traced = f'exec {" ".join(strace("TRACES"))} "$@"'.replace("TRACES", traces)
     done = slurm.run([*FEW, "sh", "-c", traced, "sh", *command])
@@ -67,7 +67,7 @@ def looked_up(slurm: Slurm, command: Sequence[str], folder: str) -> int:
 
 
 def measure(options: Namespace) -> Section:
-    """All in turn, in a cluster of the tests."""
+    """Measure all commands in turn, in a cluster of the tests."""
     require_slurm()
     cluster = start()
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
@@ -89,7 +89,7 @@ def measure(options: Namespace) -> Section:
 
 
 def section(rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[str, int]) -> Section:
-    """What is shown of it."""
+    """The section with its table and goals."""
     return Section(
         "task_mode",
         "One task per rank, under Slurm",

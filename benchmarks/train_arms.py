@@ -1,4 +1,4 @@
-"""What the training loop is compared with, and itself: each trains as it is told, turn by turn.
+"""The training loop, and the loops it is compared with: each trains in turns, by command.
 
     python -m benchmarks.train_arms ARM SCRATCH LAYERS WIDTH CONTEXT ROUNDS
 
@@ -16,25 +16,25 @@ from typing import Any, NamedTuple
 
 RANKS = 2
 TURN = 5  # steps
-FIRST_TURNS = 5  # that are not counted
+FIRST_TURNS = 5  # not counted
 BATCH = 8
 LOG_EVERY = 25  # steps
 LR = 1e-3
 WARM_UP = 5  # steps in which the learning rate rises
 WEIGHT_DECAY = 0.1
-SPLIT = "split-of-rank-"  # files of ours with a line for every LOG_EVERY steps, in seconds
+SPLIT = "split-of-rank-"  # files of arm "ours", with a line for every LOG_EVERY steps, in seconds
 
 
 class Turns:
-    """Wait for a turn, and tell what the last one took.
+    """Wait for a turn, and print the time of the last one.
 
-    What is told is seconds, and seconds of the processor, which others' use of it changes less.
+    It is printed in seconds, and in seconds of CPU time, which other processes change less.
     """
 
     def __init__(self, count: int, log: Path) -> None:
         self.left = count
         self.asleep_s = 0.0  # between the first turn and the last
-        # What the arms print is part of their work, and goes to a file.
+        # The output of an arm is part of its work, and goes to a file.
         self.out = os.fdopen(os.dup(1), "w")
         with log.open("w") as file:
             os.dup2(file.fileno(), 1)
@@ -46,20 +46,20 @@ class Turns:
         self.began = time.perf_counter(), time.process_time()
 
     def next(self) -> None:
-        """The end of a turn, and the beginning of the next one; does not return from the last."""
+        """End a turn, and wait for the next one; does not return from the last."""
         seconds, busy = self.began
         told = time.perf_counter() - seconds, time.process_time() - busy
         print(*told, file=self.out, flush=True)
         self.left -= 1
         if not self.left:
-            os._exit(0)  # what comes after the last step is not compared
+            os._exit(0)  # the work after the last step is not compared
         ended = time.perf_counter()
         self._wait()
         self.asleep_s += self.began[0] - ended
 
 
 class InTurns:
-    """The samples, of which a turn's worth is given out in each turn.
+    """The samples of an arm, which pause after each turn's number of samples.
 
     So no arm has to know of turns: all of them read one batch for each step.
     """
@@ -81,7 +81,7 @@ class InTurns:
 
 
 class Work(NamedTuple):
-    """What an arm trains, for so many steps at most; there is a directory for what it writes."""
+    """The task, the samples and the most steps of an arm, and a directory for its files."""
 
     task: Any
     samples: InTurns
@@ -90,7 +90,7 @@ class Work(NamedTuple):
 
 
 def ours(work: Work) -> None:
-    """The loop of this repository, with all that it checks, sums and writes."""
+    """Train with the loop of this repository, with all that it checks, sums and writes."""
     import torch
 
     from spawnlaunch.train.commandline import parse
@@ -104,7 +104,7 @@ def ours(work: Work) -> None:
     from spawnlaunch.train.training import Place
 
     def log(_step: int, _shared: Any, own: Any) -> None:
-        """Where the time of a step went, without the waiting while others had a turn."""
+        """Write the parts of a step's time, without the time in which others had a turn."""
         turns = work.samples.turns
         awake = {**own, "data": own["data"] - turns.asleep_s / LOG_EVERY}
         turns.asleep_s = 0.0
@@ -131,7 +131,7 @@ def ours(work: Work) -> None:
 
 
 def bare(work: Work) -> None:
-    """What one writes by hand, after nanoGPT: no exact loss of the global batch, no checkpoint."""
+    """Train with a loop written by hand, after nanoGPT: no exact global loss, no checkpoint."""
     import torch
     import torch.distributed as dist
     import torch.nn.functional as F
@@ -168,7 +168,7 @@ def bare(work: Work) -> None:
 
 
 def trainer(work: Work, **settings: Any) -> None:
-    """The Trainer of Hugging Face transformers, without its checkpoints.
+    """Train with the Trainer of Hugging Face transformers, without its checkpoints.
 
     By default it searches in every step for parameters that were not used.
     """
@@ -210,7 +210,7 @@ def trainer(work: Work, **settings: Any) -> None:
 
 
 def quick_trainer(work: Work) -> None:
-    """The same with what it does not need for this model switched off."""
+    """Train with the Trainer, without the work that this model does not need."""
     trainer(
         work,
         ddp_find_unused_parameters=False,

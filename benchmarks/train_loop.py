@@ -4,12 +4,12 @@
 
 Two ranks on two CPUs, the same model on the same text. They run at the same time, each in its
 own two processes, but take turns: in every round each trains for TURN steps while the others sleep,
-in another order each time. So what else the machine does, and how fast it is just then, hits all
-of them, and a ratio is taken within a round. Turns are short and many, for a machine is slow for
+in another order each time. So other work of the machine, and its speed at the time, affect all of
+them, and a ratio is taken within a round. Turns are short and many, for a machine is slow for
 seconds at a time. Each has FIRST_TURNS before the first round.
 
-What a loop costs is a time per step, so it shows on a model whose steps are short: the first shape
-is one. The second is the bundled model as it is by default. The Trainer has two rows: by default it
+The cost of a loop is a time per step, so it shows on a model with short steps: the first shape is
+one. The second is the bundled model with its defaults. The Trainer has two rows: by default it
 searches for unused parameters in every step; the other has that and the like switched off.
 """
 
@@ -41,19 +41,19 @@ NAMES = {
     "quick_trainer": "Trainer at its quickest",
 }
 PARTS = ("data", "compute", "wait")
-# What the lower end of the interval is to reach, of each shape.
+# The least for the lower end of the interval, by shape.
 OF_BARE, OF_TRAINER = (0.97, 0.97), (1.03, 0.99)
 
 
 class Arm(NamedTuple):
-    """One of them: its processes, and the directory that rank 0 writes to."""
+    """An arm: its processes, and the directory that rank 0 writes to."""
 
     name: str
     scratch: Path
     ranks: list[Any]
 
     def turn(self) -> tuple[float, float]:
-        """Let it train for a turn; its seconds, and those of processors that both ranks used."""
+        """Let the arm train for a turn; return its seconds, and the CPU seconds of both ranks."""
         for rank in self.ranks:
             rank.stdin.write("go\n")
             rank.stdin.flush()
@@ -74,7 +74,7 @@ def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
 
 
 class Measured(NamedTuple):
-    """A shape, and what all arms reached with it in each round."""
+    """A shape, with the results of all arms in each round."""
 
     shape: str
     speeds: dict[str, list[float]]  # tokens per second
@@ -82,17 +82,17 @@ class Measured(NamedTuple):
     split: dict[str, float]  # seconds of each part of a step of ours
 
     def share_of(self, name: str, of: str = "ours") -> Comparison:
-        """Ours, or another, against this one, within the rounds."""
+        """The speed of arm `of` as a ratio to that of arm `name`, within the rounds."""
         return stats.compared(stats.pair(self.speeds[of], self.speeds[name], True), report.LEVEL)
 
 
 def measure(options: Namespace) -> Section:
-    """One shape after the other."""
+    """Measure one shape after the other."""
     return section([measure_one(shape, options.rounds) for shape in options.shapes])
 
 
 def measure_one(text: str, rounds: int) -> Measured:
-    """Start all arms, and let them take turns."""
+    """Measure a shape: start all arms, and let them take turns."""
     shape = tuple(map(int, text.split(",")))
     tokens = TURN * BATCH * RANKS * shape[2]
     speeds: dict[str, list[float]] = {name: [] for name in ARMS}
@@ -115,7 +115,7 @@ def measure_one(text: str, rounds: int) -> Measured:
 
 
 def read_split(scratch: Path) -> dict[str, float]:
-    """Median seconds of each part of a step, over the ranks and the time behind the first turns."""
+    """The median seconds of each part of a step, over the ranks and all but the first turns."""
     files = [scratch / f"{SPLIT}{rank}" for rank in range(RANKS)]
     told = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
     counted = [line for lines in told for line in lines[1:] or lines]
@@ -123,7 +123,7 @@ def read_split(scratch: Path) -> dict[str, float]:
 
 
 def section(shapes: list[Measured]) -> Section:
-    """Medians over the rounds; of the ratios, which are within a round, their interval too."""
+    """The section: medians over the rounds, and ratios within a round with their intervals."""
     splits = "; ".join(
         f"{one.shape}: "
         + ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in one.split.items())

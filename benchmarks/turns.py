@@ -1,4 +1,4 @@
-"""All rivals take turns within each round, in an order that is drawn for it."""
+"""Let all rivals take turns within each round, in an order that is drawn for it."""
 
 import random
 import sys
@@ -9,8 +9,10 @@ T = TypeVar("T")
 
 
 def turns(rounds: int, rivals: Sequence[T]) -> Iterator[T]:
-    """Every rival once a round; which round is over is told on stderr. The draws are the same
-    each time."""
+    """Yield every rival once a round, and print the end of each round on stderr.
+
+    The draws are the same in every run.
+    """
     drawn = random.Random(0)
     for number in range(rounds):
         yield from drawn.sample(rivals, len(rivals))

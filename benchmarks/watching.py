@@ -1,14 +1,14 @@
-"""What watching costs: --record beside the training loop, and spawnlaunch.top of 64 ranks.
+"""The cost of watching: --record beside the training loop, and spawnlaunch.top of 64 ranks.
 
     python -m benchmarks.watching [--rounds 10] [--seconds 30] [--windows 10] [--write]
 
 The loop trains under --record, once its recorders of collectives are full, as they are in any job
-after minutes. First the CPU time is counted that watching takes: of the recorder, and of all
-threads of Python in the workers but the first, of which one answers it. On a machine whose cores
-all have a rank it is taken from the steps. Then the steps themselves are compared: in every round
-the recorder runs for some seconds, and is stopped for as many, in an order that is drawn. (The
-guard tells the recorder of events only, and there are none meanwhile.) Last, top draws 64 idle
-ranks of 21 threads, twice a second, on a terminal: the processor time that the kernel says it used.
+after minutes. First the CPU time of watching is counted: of the recorder, and of all threads of
+Python in the workers but the first, one of which answers the recorder. On a machine whose cores all
+have a rank it is taken from the steps. Then the steps themselves are compared: in every round the
+recorder runs for some seconds, and is stopped for as many, in an order that is drawn. (The guard
+sends the recorder only events, and there are none meanwhile.) Last, top draws 64 idle ranks of 21
+threads, twice a second, on a terminal, and its CPU time is read from the kernel.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ from benchmarks.report import Goal, Section, cell
 
 ROUNDS = 10
 RANKS = 2
-TRAINED_STEPS = 2500  # before all: each is a collective, and torch keeps the last 2,000 of these
+TRAINED_STEPS = 2500  # first: each is a collective, and torch keeps the last 2,000 of these
 WINDOW_S = 30.0  # ranks are asked at least once in it, and in a half of a round
 OF_A_STEP = 0.005  # at most, by the CPU time and by the speed
 LARGEST_GUARD_MIB = 16.0
@@ -51,7 +51,7 @@ time.sleep(3600)
 
 
 def measure(options: Namespace) -> Section:
-    """Both, one after the other."""
+    """Measure the recorder, then top."""
     with tempfile.TemporaryDirectory() as scratch:
         cost = recording(Path(scratch), options)
     top_shares = watching(options.windows)
@@ -96,7 +96,7 @@ def measure(options: Namespace) -> Section:
 
 
 class Cost(NamedTuple):
-    """Of --record."""
+    """The cost of --record."""
 
     recorder: Sequence[float]  # share of a core, in each window
     answers: Sequence[float]  # the same of a worker, that which used the most
@@ -107,7 +107,7 @@ class Cost(NamedTuple):
 
 
 def recording(scratch: Path, options: Namespace) -> Cost:
-    """What --record costs a launch of the loop."""
+    """Measure the cost of --record for a launch of the loop."""
     words = (
         f"--task language --layers 1 --width 32 --context 32 --steps 1000000 --out {scratch}/out"
     )
@@ -141,13 +141,13 @@ def recording(scratch: Path, options: Namespace) -> Cost:
 
 
 def _shares(recorder: int, workers: Sequence[int]) -> tuple[float, float]:
-    """What of a core the recorder uses for some time, and what the answers of a worker do."""
+    """The shares of a core that the recorder uses in a window, and the busiest worker's answers."""
     ours, *theirs = _used(lambda: [_ran_ns(recorder), *map(_beside_ns, workers)], WINDOW_S)
     return ours, max(theirs)
 
 
 def _used(ran_ns: Callable[[], list[int]], seconds: float) -> list[float]:
-    """What of a core is used for so long, by each whose nanoseconds are asked for."""
+    """The share of a core used over some seconds, for each count of nanoseconds."""
     began, before = time.monotonic(), ran_ns()
     time.sleep(seconds)
     after, passed_ns = ran_ns(), (time.monotonic() - began) * 1e9
@@ -160,7 +160,7 @@ def _ran_ns(pid: int) -> int:
 
 
 def _beside_ns(pid: int) -> int:
-    """The same of its threads that have no name of their own, and are not the first one."""
+    """Nanoseconds that a process's threads have run, without the first and those with names."""
     first = Path(f"/proc/{pid}/task/{pid}")
     name = (first / "comm").read_text()
     beside = [t for t in first.parent.iterdir() if (t / "comm").read_text() == name]
@@ -183,11 +183,11 @@ class Metrics:
         self._path = path
 
     def steps(self) -> int:
-        """How far the loop is."""
+        """The number of steps that the loop has made."""
         return self._last()[0] if self._path.exists() else 0
 
     def _last(self) -> tuple[int, float]:
-        """The last step, and when the loop had made it, in seconds of its own clock."""
+        """The last step, and its time in seconds of the loop's own clock."""
         with self._path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             lines = [line for line in file.read().split(b"\n")[:-1] if line.startswith(b"{")]
@@ -197,7 +197,7 @@ class Metrics:
         return int(told["step"]), float(told["seconds"])
 
     def speed(self, seconds: float) -> float:
-        """Steps per second from now on."""
+        """Measure steps per second for some seconds."""
         (first, began) = self._last()
         time.sleep(seconds)
         (last, ended) = self._last()
@@ -205,7 +205,7 @@ class Metrics:
 
 
 def _parts(launcher: int) -> tuple[int, int, list[int]]:
-    """The recorder, the guard and the workers."""
+    """The process ids of the recorder, the guard and the workers."""
     parts = processes.children(launcher)
     (guard,) = [pid for pid in parts if "grd" in Path(f"/proc/{pid}/comm").read_text()]
     (recorder,) = set(parts) - {guard}
@@ -214,7 +214,7 @@ def _parts(launcher: int) -> tuple[int, int, list[int]]:
 
 @contextmanager
 def idle_ranks() -> Iterator[None]:
-    """Processes that top takes for the ranks of a launch."""
+    """Run processes that top takes for the ranks of a launch."""
     started = []
     try:
         for rank in range(WATCHED):
@@ -237,7 +237,7 @@ def idle_ranks() -> Iterator[None]:
 
 
 def watching(windows: int) -> list[float]:
-    """The share of a core that top uses in each window, once it has begun."""
+    """Measure the share of a core that top uses in each window, after its start."""
     with idle_ranks():
         pid, terminal = pty.fork()
         if pid == 0:

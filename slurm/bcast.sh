@@ -2,8 +2,8 @@
 # The environment is copied to each node once, as one file, and ranks import from there: `import
 # torch` looks up thousands of files, in each rank, and a shared file system of thousands of ranks
 # is slow to answer. Worth it from some hundred ranks on. The Python that a venv was made from stays
-# where it is; conda-pack takes it along.
-# Differs from tasks.sh: the environment is the first argument, and what is around srun.
+# where it is; conda-pack includes it.
+# Differs from tasks.sh: the environment is the first argument, and the lines around srun.
 #
 #     tar -cf env.tar -C ~/venv .              once; of conda: conda-pack --format tar -o env.tar
 #     sbatch bcast.sh env.tar train.py --lr 3e-4

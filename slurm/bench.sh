@@ -1,7 +1,7 @@
 #!/bin/bash
-# Which binding is best on these nodes: runs the same work under several, in turns, and writes
-# bench-JOBID.jsonl as it goes, which `python -m spawnlaunch.bench --show` prints again, and says what
-# to type. A job that was ended early leaves that file.
+# Which binding is best on these nodes: runs the same work under several, in turns, and prints the
+# flags to use. It writes bench-JOBID.jsonl as it goes, which `python -m spawnlaunch.bench --show`
+# prints again. A job that was ended early leaves that file.
 # Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.
 #
 #     sbatch bench.sh                        the bundled workloads

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every rank in a container. It holds Python, torch and spawnlaunch, and nothing of Slurm: the
 # ranks know their places from the environment.
-# Differs from tasks.sh: the image, and apptainer (or singularity) behind srun.
+# Differs from tasks.sh: the image, and apptainer (or singularity) after srun.
 # Not run on a cluster with Apptainer by this project; its tests run it with a stand-in for it.
 #
 #     sbatch container.sh train.py --lr 3e-4

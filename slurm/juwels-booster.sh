@@ -2,7 +2,7 @@
 # JUWELS Booster, nodes with four A100: these are on the NUMA domains 3, 1, 7 and 5 of eight;
 # spawnlaunch finds that in /sys.
 # Differs from tasks.sh: --master-suffix i, because a node's address in the InfiniBand network has
-# the name of the node with an i behind it.
+# the node's name followed by an i.
 # Checked with shellcheck, and with --explain on a node made from its published table; not run on
 # JUWELS.
 # Sources: scripts of users that interTwin-eu/itwinai keeps (src/itwinai/slurm); pytorch issue 73656;

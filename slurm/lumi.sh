@@ -30,6 +30,6 @@ export MIOPEN_USER_DB_PATH=/tmp/miopen-$USER-$SLURM_JOB_ID
 export MIOPEN_CUSTOM_CACHE_DIR=$MIOPEN_USER_DB_PATH
 srun --ntasks-per-node=1 --ntasks="$SLURM_NNODES" mkdir -p "$MIOPEN_USER_DB_PATH"
 
-# The first core of each L3 group is left out by Slurm; said again for a node where it is not.
+# The first core of each L3 group is left out by Slurm; repeated for a node where it is not.
 srun --cpu-bind=none singularity exec "$image" \
     python -m spawnlaunch --reserve-cpus first-per-l3 --smt off "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# One launcher per node: each starts the workers of its node and watches them. Output has the
-# rank in front, tracebacks come last, and --tee, --preload and --result work.
+# One launcher per node: each starts the workers of its node and watches them. Each line
+# of output begins with its rank, tracebacks come last, and --tee, --preload and --result work.
 # Differs from tasks.sh:
 # - one task per node, and --nproc.
 # - no SLURM_KILL_BAD_EXIT: the launchers end together by themselves. Slurm could end them before

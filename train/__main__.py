@@ -5,12 +5,12 @@ import sys
 
 if __package__:
     # With -m the working directory comes first, and a signal.py there would be taken for Python's.
-    # Behind all that is installed it is still searched for the modules of a task.
+    # After all that is installed it is still searched for the modules of a task.
     try:
         if sys.path[0] in ("", os.getcwd()):
             sys.path.append(sys.path.pop(0))
     except OSError:
-        pass  # main() tells of a directory that has been deleted
+        pass  # main() reports a directory that has been deleted
 else:
     # Started by path, and again in every child that multiprocessing spawns. Then sys.path begins
     # with this directory, whose task.py, data.py and run.py would pass for top-level modules; and
@@ -39,7 +39,7 @@ from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, 
 
 
 def open_standard_streams() -> None:
-    """Let stdout and stderr go nowhere where they were closed before the start (sh: ``>&-``)."""
+    """Open stdout and stderr on /dev/null if they were closed before the start (sh: ``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -60,7 +60,7 @@ def main() -> None:
     """Run one worker, from its flags to its exit status."""
     try:
         _main()
-    except SystemExit as ended:  # refused, or --help, or a task has had enough
+    except SystemExit as ended:  # a refusal, --help, or sys.exit() in a task
         if isinstance(ended.code, str):
             tell(f"{ended.code}\n")
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
@@ -75,7 +75,7 @@ def _main() -> None:
     try:
         refuse_deleted_directory()
         config, task_class = parse(sys.argv[1:])
-        # Only now: torch takes a second to import, and a typing error should not.
+        # Only now: torch takes a second to import, and a mistyped flag should not.
         from spawnlaunch.train.run import run
 
         status = run(config, lambda: build_task(config, task_class), PREEMPTED)

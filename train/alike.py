@@ -1,8 +1,8 @@
-"""Whether every rank, and a run that goes on, has the samples that it is taken to have.
+"""Check that all ranks have the same samples, and a resumed run those that it had.
 
 A few samples of each split are read before the first step: the first, the last, and some of the
-first step. What they draw from the seeded generators is the same for all; a sample that is another
-one when it is read again, by a generator of its own, tells nothing and is left out.
+first step. What they draw from the seeded generators is the same for all. A sample that differs
+when it is read again, because it has a generator of its own, proves nothing and is left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ RANDOM = "drawn at random"
 
 
 def samples_of(reader: Reader, order: Order | None) -> dict[str, Any]:
-    """The number of samples of a split, and digests of some of them by their index.
+    """Return the number of samples of a split, and digests of some of them by index.
 
-    ``order`` is that of the samples that train. Raises RefusedError on all ranks where they differ.
+    ``order`` is that of the training samples. Raises RefusedError on all ranks where they differ.
     """
     split = reader.split
     if come_in_turn(reader.samples):
@@ -46,7 +46,7 @@ def samples_of(reader: Reader, order: Order | None) -> dict[str, Any]:
 
 
 def difference(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """How the samples of a run that goes on are others than they were, in a few words; or ""."""
+    """The first difference of a resumed run's samples from those it had, in a few words; or ""."""
     for split in saved:
         if split not in now:
             continue
@@ -61,7 +61,7 @@ def difference(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def digest_of(reader: Reader, index: int) -> str:
-    """A text that two samples of different contents hardly share; drawn numbers are alike."""
+    """A digest of a sample, with the same seed each time; RANDOM if two readings differ."""
     digests = []
     with reading():
         for _ in range(2):
@@ -95,7 +95,7 @@ def _content(value: Any) -> bytes:
         return type(value).__qualname__.encode() + _content(vars(value))
     try:
         return pickle.dumps(value)
-    except Exception:  # whatever it is, nothing is known of it
+    except Exception:  # only its class is known
         return type(value).__qualname__.encode()
 
 

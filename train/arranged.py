@@ -1,4 +1,4 @@
-"""The order in which a run takes its samples, by the lengths that its task may give."""
+"""Make the order in which a run takes its samples, by length if the task has ``lengths()``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def order_of(
     world: World,
     record: Mapping[str, Any] | None = None,
 ) -> Order:
-    """The order of the samples of ``reader``; ``record`` is that of the run that goes on.
+    """Make the order of the samples of ``reader``; ``record`` is that of the run that is resumed.
 
-    Raises RefusedError on all ranks where a hook speaks of other samples than there are, or where
-    the ranks or the flags disagree.
+    Raises RefusedError on all ranks where ``lengths()`` does not fit the samples, or where the
+    ranks or the flags disagree.
     """
     batch = schedule.global_batch(config, world.size)
     samples, has_lengths = reader.samples, has(type(task), "lengths")
@@ -60,13 +60,13 @@ def order_of(
 def _by_length(
     kind: Kind, lengths: Any, config: Config, passes: int, record: Mapping[str, Any] | None
 ) -> ByLength:
-    """The budget is that of the flags from where the run goes on, and before it what it was."""
+    """Make the order by length; the flags' budget holds from where the run is resumed."""
     longest = max(1, int(lengths.max()))
     budget, needed = config.global_tokens, passes * longest
     if budget is None:
         mean = float(order.sums(lengths, np.int64).sum()) / len(lengths)
         budget = round(mean * (config.global_batch or config.batch_size * passes))
-        # That of a rank's own batch depends on the ranks anyway.
+        # With --batch-size the budget depends on the number of ranks anyway.
         budget = budget if config.global_batch else max(budget, needed)
     if budget < needed:
         _refuse(
@@ -92,8 +92,8 @@ def _by_length(
 
 
 def _lengths(task: Task, reader: Reader) -> Any:
-    """What ``lengths()`` returns: one whole number for each sample."""
-    # Of the class: an object may well have lengths that are no hook.
+    """Call ``lengths()``, and check that it returns one whole number for each sample."""
+    # Looked up on the class: an object may have an attribute of that name that is no hook.
     hook = inspect.getattr_static(type(task), "lengths").__get__(task, type(task))
     numbers, count = np.asarray(hook(reader.samples)), len(reader)
     wrong = ""

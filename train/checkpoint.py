@@ -1,11 +1,11 @@
-"""A checkpoint is a directory that is there whole or not at all.
+"""Write, read and remove checkpoints: directories that exist whole or not at all.
 
     step-00000350/weights.pt      the model's state_dict: torch.load(..., weights_only=True)
                   training.pt     everything else that a run needs to go on
                   manifest.json   the step, the order of samples, and size and SHA-256 of the two
 
-It is written aside, as step-00000350.part, flushed to the disk and renamed. So a name without an
-ending always was a whole checkpoint; whether it still is, the manifest tells.
+It is written aside, as step-00000350.part, flushed to the disk and renamed. So a directory without
+an ending was a whole checkpoint when it got its name; the manifest shows whether it still is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def path_of(out: Path, step: int) -> Path:
 
 
 def step_of(path: Path) -> int:
-    """The step of a checkpoint, from its name; -1 if the name is none of a checkpoint's."""
+    """The step of a checkpoint, from its name; -1 if the name is not that of a checkpoint."""
     match = re.fullmatch(r"step-(\d{8,})", path.name)
     return int(match[1]) if match else -1
 
@@ -81,7 +81,7 @@ def write(
     path = path_of(out, step)
     part = path.with_name(path.name + PART)
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(mode=0o700)  # fails for a link, whoever made it
+    part.mkdir(mode=0o700)  # fails for a link, of any user
     written = {WEIGHTS: weights, TRAINING: training}
     files = {name: _save(part / name, state) for name, state in written.items()}
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
@@ -117,7 +117,7 @@ def _read_back(path: Path) -> None:
 
 
 class _Digesting:
-    """A file that is written, and the digest of what was written to it."""
+    """Writes to a file, and computes the digest of what is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -143,7 +143,7 @@ def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
         digesting = _Digesting(file)
         try:
             torch.save(state, digesting)  # type: ignore[arg-type]
-        except RuntimeError:  # what torch makes of any error of the file
+        except RuntimeError:  # which torch raises for any error of the file
             if digesting.error is not None:
                 raise digesting.error from None
             raise
@@ -153,7 +153,7 @@ def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sync_directory(path: Path) -> None:
-    """Flush the names in a directory to the disk; some network file systems have no way to."""
+    """Flush the names in a directory to the disk; some network file systems cannot do so."""
     with suppress(OSError):
         directory = os.open(path, os.O_RDONLY)
         try:
@@ -163,7 +163,7 @@ def sync_directory(path: Path) -> None:
 
 
 def damage(path: Path) -> str:
-    """What is wrong with a checkpoint, in a few words; nothing if it is whole."""
+    """The damage to a checkpoint, in a few words; "" if it is whole."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         for name in (WEIGHTS, TRAINING):
@@ -192,7 +192,7 @@ def _measure(path: Path) -> tuple[int, str]:
 def newest_whole(
     out: Path, otherwise: str = "type the path of another run"
 ) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint of a run, and a line on each damaged one that is newer.
+    """Return the newest whole checkpoint of a run, and a line on each damaged one that is newer.
 
     Raises RefusedError, with what to do ``otherwise``, when there are checkpoints and none of them
     is whole.
@@ -208,13 +208,13 @@ def newest_whole(
 
 
 def order_in(path: Path) -> dict[str, Any]:
-    """What a checkpoint says of the order of samples."""
+    """The record of the order of samples in a checkpoint."""
     order: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["order"]
     return order
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The weights and the rest, mapped, so that a node reads them once for all of its ranks."""
+    """Load the weights and the rest, mapped, so that a node reads them once for all its ranks."""
     weights, training = (
         torch.load(path / name, map_location="cpu", weights_only=True, mmap=True)
         for name in (WEIGHTS, TRAINING)
@@ -236,7 +236,7 @@ def named_by(path: Path) -> Path:
 
 
 def weights_of(path: Path) -> Any:
-    """What is in a file, or the weights of a checkpoint or of the newest one of a run, on the CPU.
+    """Load weights on the CPU, from a file, a checkpoint, or the newest checkpoint of a run.
 
     Raises RefusedError where there is no checkpoint, or torch cannot read the file.
     """
@@ -252,7 +252,7 @@ def weights_of(path: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except OSError as error:
         raise RefusedError(f"cannot read {file}: {error.strerror}") from error
-    except Exception as error:  # of many kinds, by which bytes are wrong
+    except Exception as error:  # of many kinds, depending on the wrong bytes
         raise RefusedError(
             f"{file} is no file of weights that torch.load(weights_only=True) reads; type the path "
             "of another"
@@ -274,7 +274,7 @@ def prune(out: Path, keep: int, best: int, newest: int) -> None:
 
     Those above the ``newest`` stay: they are damaged, or the run would have gone on from them.
     """
-    # First, for the link must not lead to what is removed.
+    # First, for the link must not lead to a checkpoint that is removed.
     if path_of(out, best).exists():
         link = out / (BEST + PART)
         link.unlink(missing_ok=True)
@@ -291,7 +291,7 @@ def prune(out: Path, keep: int, best: int, newest: int) -> None:
 
 
 def remove_all(out: Path) -> None:
-    """Remove every checkpoint, and what a killed run left of one."""
+    """Remove every checkpoint, and the parts of checkpoints that a killed run left."""
     clean_up(out)
     (out / BEST).unlink(missing_ok=True)
     for path in all_in(out):
@@ -299,7 +299,7 @@ def remove_all(out: Path) -> None:
 
 
 def clean_up(out: Path) -> None:
-    """Put right what a killed run left: remove parts, and bring back what was being replaced."""
+    """Clean up after a killed run: remove parts, and restore a checkpoint set aside as .old."""
     for old in out.glob("step-*" + OLD):
         path = old.with_name(old.name.removesuffix(OLD))
         if path.exists():
@@ -320,7 +320,7 @@ def _remove(path: Path) -> None:
 
 
 class Snapshot(NamedTuple):
-    """What a checkpoint is made of, and nobody changes any more."""
+    """The contents of a checkpoint: copies, which no longer change."""
 
     step: int
     weights: Mapping[str, Any]
@@ -340,13 +340,13 @@ class Writer:
         self.written = False
 
     def write(self, what: Snapshot) -> None:
-        """Begin to write it."""
+        """Begin to write a checkpoint, after the last one is written."""
         self.wait()
         self.thread = threading.Thread(target=self._write, args=(what,))
         self.thread.start()
 
     def problem(self) -> BaseException | None:
-        """Wait for the last one; what went wrong with it, if anything."""
+        """Wait for the last checkpoint; return its error, if there was one."""
         try:
             self.wait()
         except BaseException as error:
@@ -354,7 +354,7 @@ class Writer:
         return None
 
     def wait(self) -> None:
-        """Wait for the last one; raises what went wrong with it."""
+        """Wait for the last checkpoint; raises its error, if there was one."""
         if self.thread is not None:
             self.thread.join()
             self.thread = None

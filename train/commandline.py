@@ -1,4 +1,4 @@
-"""From the words of a command line, and a file, to a configuration and the class of its task."""
+"""Turn a command line, and a file of flags, into a configuration and the class of its task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SCALARS = (int, float, str, bool)
-LENGTHS = {"--steps", "--epochs"}  # which say how long the run is
+LENGTHS = {"--steps", "--epochs"}  # flags that set the length of a run
 
 
 class Option(NamedTuple):
@@ -37,8 +37,8 @@ class Option(NamedTuple):
 def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     """The configuration that a command line asks for, and its task's class.
 
-    Flags of the loop are looked at before the task is loaded, which imports torch: a mistyped
-    number is refused at once. A bad command line exits with status 2.
+    Flags of the loop are checked before the task is loaded, which imports torch: a mistyped number
+    is refused at once. A bad command line exits with status 2.
     """
     arguments = [_dashed(word) for word in arguments]
     parser = _loop_parser()
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     if len(typed) > 1:
         parser.error("--steps and --epochs both say how long the run is; leave one of them out")
     values["epochs"] = None if (typed or in_file) == {"--steps"} else values["epochs"]
-    # Not left to argparse, which would look for them in the file alone as well.
+    # Not left to argparse, which would require them of the file alone as well.
     missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
     if missing:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
 
 
 def _names(words: Sequence[str]) -> set[str]:
-    """The flags among them, without their values."""
+    """The flags among some words, without their values."""
     return {word.partition("=")[0] for word in words}
 
 
@@ -103,7 +103,7 @@ def _loop_parser() -> Parser:
 
 
 def _add_task(parser: Parser, cls: type[Task], options: list[Option]) -> None:
-    """Let the parser know the task's own flags."""
+    """Add the task's own flags to the parser."""
     parser.add_argument("-h", "--help", action="help", default=SUPPRESS, help=SUPPRESS)
     group: _ArgumentGroup = parser.add_argument_group(f"flags of the task {cls.__name__}")
     for option in options:
@@ -121,10 +121,10 @@ def _add_task(parser: Parser, cls: type[Task], options: list[Option]) -> None:
 
 
 def task_options(cls: type) -> list[Option]:
-    """The parameters of a task's constructor, as flags.
+    """Return the parameters of a task's constructor, as flags.
 
-    Its type is int, float, str or bool, or one of them or None; where none is written, that of
-    the default. A dataclass may say more about its fields with ``flag`` and ``switch``.
+    A parameter's type is int, float, str or bool, or one of them or None; without an annotation,
+    that of the default. A dataclass may say more about its fields with ``flag`` and ``switch``.
     """
     said = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
     hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
@@ -198,7 +198,7 @@ def _flag(name: str) -> str:
 
 
 def build_task(config: Config, cls: type) -> Any:
-    """The task; its constructor gets the options by name, and may raise RefusedError."""
+    """Make the task; its constructor gets the options by name, and may raise RefusedError."""
     from . import rng  # which imports torch
 
     rng.seed_alike(config.seed)

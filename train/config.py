@@ -1,4 +1,4 @@
-"""What a run was asked to do: one frozen record whose fields are the flags.
+"""The configuration of a run: one frozen record, with a field for each flag.
 
 A flag is a field, a parser of its text, and a line of help.
 """
@@ -24,17 +24,17 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def flag(default: Any, parse: Callable[[str], Any], meta: str, text: str) -> Any:
-    """A field that is a flag as well; its ``text`` may name the default as %(default)s."""
+    """Return a field that is a flag as well; its ``text`` may name the default as %(default)s."""
     return field(default=default, metadata={"type": parse, "metavar": meta, "help": text})
 
 
 def switch(text: str) -> Any:
-    """A field that is false until its flag is given; --no-... takes it back."""
+    """Return a field that is false until its flag is given; --no-... takes it back."""
     return field(default=False, metadata={"action": argparse.BooleanOptionalAction, "help": text})
 
 
 def checked(text: str, fits: Callable[[str], bool], wanted: str) -> str:
-    """The text, where it ``fits``; one that does not, or raises ValueError, is refused."""
+    """Return the text if it ``fits``; refuse one that does not fit, or raises ValueError."""
     with suppress(ValueError):
         if fits(text):
             return text
@@ -44,9 +44,9 @@ def checked(text: str, fits: Callable[[str], bool], wanted: str) -> str:
 def whole(
     low: int, high: int = LARGEST, multiple_of: int = 1, also: str = ""
 ) -> Callable[[str], int]:
-    """A parser for whole numbers from ``low``, which is such a multiple, to ``high``, both allowed.
+    """Return a parser for whole numbers from ``low``, such a multiple, to ``high``, both allowed.
 
-    A word that is ``also`` taken is the caller's to take, and named where a number is refused.
+    The error also names the word ``also``, which the caller accepts itself.
     """
     wanted = f"a whole number from {low} to {high}" if high < LARGEST else f"{low} or more"
     if multiple_of > 1:
@@ -58,31 +58,31 @@ def whole(
 
 
 def positive(text: str) -> float:
-    """A finite number above zero."""
+    """Read a finite number above zero."""
     wanted = "a number above 0 such as 3e-3"
     return float(checked(text, lambda typed: 0 < float(typed) < math.inf, wanted))
 
 
 def not_negative(text: str) -> float:
-    """A finite number, zero or above."""
+    """Read a finite number, zero or above."""
     wanted = "0 or a number above it"
     return float(checked(text, lambda typed: 0 <= float(typed) < math.inf, wanted))
 
 
 def betas(text: str) -> str:
-    """Two numbers that ``pair`` reads; as text, so that a saved configuration has them."""
+    """Check two numbers for ``pair``; they stay text, as a saved configuration has them."""
     wanted = "two numbers from 0 to below 1, such as 0.9,0.95"
     return checked(text, lambda typed: all(0 <= beta < 1 for beta in pair(typed)), wanted)
 
 
 def pair(text: str) -> tuple[float, float]:
-    """The numbers in "0.9,0.95"."""
+    """Read the numbers in "0.9,0.95"."""
     first, second = map(float, text.split(","))
     return first, second
 
 
 def every(text: str) -> int | str:
-    """A number of steps, 0 for never, or "epoch"."""
+    """Read a number of steps, 0 for never, or "epoch"."""
     return text if text == EPOCH else whole(0, also=EPOCH)(text)
 
 
@@ -95,7 +95,7 @@ miou dice jaccard kappa mcc r2 correlation bleu rouge meteor chrf psnr ssim scor
 
 
 def goal(text: str) -> str:
-    """A measure, and behind a colon which way it is better, if need be; ``aim`` reads it."""
+    """Check a measure, after which ":max" or ":min" may say which way is better, for ``aim``."""
     name, colon, way = text.rpartition(":")
     if not text or (colon and (not name or way not in ("min", "max"))):
         measure = name or way or "accuracy"
@@ -106,7 +106,7 @@ def goal(text: str) -> str:
 
 
 def aim(text: str) -> tuple[str, bool]:
-    """The measure in "accuracy:max", and whether more of it is better: if not said, by its name."""
+    """Read the measure in "accuracy:max", and whether more is better: without :max, by its name."""
     name, colon, way = text.rpartition(":")
     if colon:
         return name, way == "max"
@@ -114,14 +114,14 @@ def aim(text: str) -> tuple[str, bool]:
 
 
 def splits(text: str) -> str:
-    """Names of splits, without spaces or repetitions, joined by commas."""
+    """Check names of splits, without spaces or repetitions, joined by commas."""
     names = text.split(",")
     apart = all(name.isidentifier() for name in names) and len(set(names)) == len(names)
     return checked(text, lambda _: apart, "names of splits, such as train,validation,test")
 
 
 def choice(text: str, *words: str) -> Any:
-    """A field that is one of a few words, by default the first; ``text`` begins its help."""
+    """Return a field that is one of a few words, by default the first; ``text`` begins its help."""
     known = f"{', '.join(words[:-1])} or {words[-1]}"
 
     parse = partial(checked, fits=words.__contains__, wanted=known)
@@ -129,27 +129,27 @@ def choice(text: str, *words: str) -> Any:
 
 
 def path(text: str) -> str:
-    """Any path but the empty one, which a shell makes of a variable that is not set."""
+    """Refuse the empty path, which a shell makes of a variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; type the name of a directory")
     return text
 
 
 def word(text: str) -> str:
-    """Any text but the empty one."""
+    """Refuse the empty text."""
     if not text:
         raise argparse.ArgumentTypeError("the text is empty")
     return text
 
 
 def duration(text: str) -> str:
-    """A time that ``seconds`` reads; it stays as typed, so that a saved configuration has it."""
+    """Check a time for ``seconds``; it stays text, as a saved configuration has it."""
     wanted = "90s, 45m, 12h, 2d, HH:MM:SS or D-HH:MM:SS"
     return checked(text, lambda typed: seconds(typed) >= 0, wanted)
 
 
 def seconds(text: str) -> float:
-    """Seconds in "90s", "45m", "12h", "2d", or Slurm's "HH:MM:SS" and "D-HH:MM:SS" (sbatch(1)).
+    """The seconds in "90s", "45m", "12h", "2d", or Slurm's "HH:MM:SS" and "D-HH:MM:SS" (sbatch(1)).
 
     A bare number is refused: Slurm would take it for minutes, and most people for seconds.
     """
@@ -162,9 +162,9 @@ def seconds(text: str) -> float:
 
 
 class Parser(argparse.ArgumentParser):
-    """Every worker parses the same line, and one of them speaks."""
+    """A parser for a line that all workers parse: rank 0 alone prints help and errors."""
 
-    origin = ""  # the file that the arguments are from, where they are not typed
+    origin = ""  # the file or class that the arguments are from; "": the command line
 
     def print_help(self, file: Any = None) -> None:
         if speaks():
@@ -268,6 +268,6 @@ FLAGS = tuple(one for one in fields(Config) if one.name != "options")
 def to_toml(config: Config) -> str:
     """The configuration as a file that --config reads: the names of flags, and their values."""
     values = {one.name: getattr(config, one.name) for one in FLAGS} | dict(config.options)
-    # These values are written alike in JSON and TOML (toml.io, v1.0.0), but for one character.
+    # JSON and TOML (toml.io, v1.0.0) write these values in the same way, but for one character.
     texts = {k: json.dumps(v, ensure_ascii=False) for k, v in values.items() if v is not None}
     return "".join(f"{name} = {text}\n".replace("\x7f", "\\u007f") for name, text in texts.items())

@@ -1,7 +1,7 @@
-"""From a task's samples to batches on the device; ``order`` says which samples a batch has.
+"""Turn a task's samples into batches on the device; ``order`` says which samples a batch has.
 
 A sample is read with the generators of Python, NumPy and torch seeded from its place in the run, so
-what it draws does not depend on who reads it, nor on what was read before.
+what it draws does not depend on the process that reads it, nor on what was read before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AHEAD = 4  # batches that each loader process keeps ready
 
 
 def seed_sample(seed: int, split: str, place: int) -> None:
-    """Let the next sample draw its own numbers, the same wherever and whenever it is read.
+    """Seed the generators for the next sample, the same wherever and whenever it is read.
 
     ``place`` tells it from all others of the split. Takes some 7 microseconds; torch.manual_seed
     takes ten times that, because it seeds every kind of device.
@@ -56,10 +56,10 @@ _of_samples = np.random.MT19937()
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Read samples in here; behind it the model draws as if they had drawn nothing.
+    """Read samples in this block; after it the model draws as if they had drawn nothing.
 
-    It is entered for a batch that other processes read as well: to change NumPy's generator drops
-    the second half of a pair of normal numbers, and that must not depend on who reads.
+    It is used for a batch that other processes read as well: to change NumPy's generator drops the
+    second half of a pair of normal numbers, which must not depend on the reader.
     """
     python, own, ours = random.getstate(), mtrand.get_bit_generator(), torch.get_rng_state()
     mtrand.set_bit_generator(_of_samples)
@@ -72,23 +72,23 @@ def reading() -> Iterator[None]:
 
 
 class Recipe(NamedTuple):
-    """What the samples are made of, for a process that they cannot be sent to."""
+    """The task and seed to make samples from, in a process that they cannot be sent to."""
 
     task: Task
     split: str
     seed: int
 
     def make(self) -> tuple[Samples, Callable[[list[Any]], Any]]:
-        """The samples, and how a batch is made of them."""
+        """Make the samples, and return the function that makes a batch of them too."""
         collate = self.task.collate if has(self.task, "collate") else default_collate
         return samples_of(self.task, self.split, self.seed), collate
 
 
 def samples_of(task: Task, split: str, seed: int) -> Samples:
-    """The samples of a split, made with generators that are seeded alike for all ranks and splits.
+    """Make the samples of a split, with the same seed for all ranks and splits.
 
-    So a random split into two is the same one for both. Raises RefusedError where there are no
-    samples, or the ranks have different numbers of them.
+    So a random division into two splits is the same one for both. Raises RefusedError where there
+    are no samples, or the ranks have different numbers of them.
     """
     rng.seed_alike(seed)
     samples = together(lambda: task.dataset(split))
@@ -106,7 +106,7 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     if count == 0:
         wrong = "is empty"
     elif isinstance(samples, Iterator) and not inspect.isfunction(type(samples).__iter__):
-        wrong = "can be read only once"  # a generator or so; a class may well begin anew
+        wrong = "can be read only once"  # such as a generator; a class may begin again
     elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
         wrong = "has no length" if count is None else "has no index"
     if wrong:
@@ -130,7 +130,7 @@ def own_state(samples: Any) -> Any:
 
 
 def count_of(samples: Any) -> int | None:
-    """How many there are. None: unknown, as to a ChainDataset, which has a len() that may fail."""
+    """The number of samples; None if unknown, as for a ChainDataset where len() fails."""
     try:
         return len(samples)
     except (TypeError, NotImplementedError):
@@ -138,7 +138,7 @@ def count_of(samples: Any) -> int | None:
 
 
 def described(samples: Samples) -> str:
-    """How many samples there are, if that is known."""
+    """The number of samples in words, if it is known."""
     count = count_of(samples)
     return "samples as they come" if count is None else f"{count:,} samples"
 
@@ -156,11 +156,11 @@ class Reader:
         recipe = Recipe(task, split, seed)
         self.shipped = Shipped(name, recipe.make(), recipe)
         self.start = copy.deepcopy(own_state(self.samples))  # before anything is read
-        self.first: list[Any] | None = None  # samples, where those behind them have no index
+        self.first: list[Any] | None = None  # the first samples, if the others have no index
 
     @property
     def samples(self) -> Samples:
-        """What ``dataset`` of the task returned."""
+        """The samples that the task's ``dataset`` returned."""
         return cast(Samples, self.shipped.content[0])
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class Reader:
 class Readers(dict[str, Reader]):
     """The reader of each split by its name, made when it is first asked for, and once.
 
-    What ``dataset`` does may take minutes, and memory.
+    A call of ``dataset`` may take minutes, and memory.
     """
 
     def __init__(self, task: Task, config: Config) -> None:
@@ -198,9 +198,9 @@ class Readers(dict[str, Reader]):
 
 
 class Feed:
-    """Batches on the device, read by other processes where there are any.
+    """Iterates over batches on the device, which loader processes read where there are any.
 
-    Without an ``order`` what reads them brings its own.
+    Without an ``order`` the ``reader`` has its own.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Feed:
                 "worker_init_fn": end_with_rank,
             }
             multiprocessing.set_forkserver_preload(["torch"])
-            # Each rank would say it twice, where more are asked for than it has CPUs.
+            # Each rank would print it twice if it has fewer CPUs than loader processes.
             warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         self.loader: DataLoader[Any] = DataLoader(
             cast(Any, reader),
@@ -229,8 +229,8 @@ class Feed:
             batch_size=None,
             num_workers=workers,
             pin_memory=device.type != "cpu",
-            # Its own: a loader draws a number to begin with, and the model's dropout must not
-            # depend on how often one began.
+            # A generator of its own: a loader draws a number when it begins, and the model's
+            # dropout must not depend on how often one began.
             generator=torch.Generator(),
             **several,
         )
@@ -249,8 +249,8 @@ class Feed:
 def to_device(batch: Any, device: torch.device) -> Any:
     """The batch with every tensor in it on ``device``.
 
-    Lists, tuples, mappings and the attributes of objects are looked into; each stays of its class.
-    What has a method ``to`` is moved by it: BatchEncoding of transformers, graphs of PyTorch
+    Lists, tuples, mappings and the attributes of objects are looked into; each keeps its class. An
+    object with a method ``to`` is moved by it: BatchEncoding of transformers, graphs of PyTorch
     Geometric.
     """
     if isinstance(batch, Tensor):
@@ -277,7 +277,7 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def _copies_beside(to: Callable[..., Any]) -> bool:
-    """Whether a method ``to`` takes non_blocking, by that name or among any others."""
+    """Whether a method ``to`` takes non_blocking, by that name or as a keyword of any name."""
     try:
         parameters = inspect.signature(to).parameters
     except ValueError:  # as of what is written in C
@@ -288,7 +288,7 @@ def _copies_beside(to: Callable[..., Any]) -> bool:
 
 
 def _attributes(thing: object) -> list[str]:
-    """The names of what an object itself holds, in slots too; a function is taken as it is."""
+    """The names of an object's own attributes, in slots too; none for a function."""
     if callable(thing):
         return []
     slots = [name for above in type(thing).__mro__ for name in getattr(above, "__slots__", ())]
@@ -297,7 +297,7 @@ def _attributes(thing: object) -> list[str]:
 
 
 def number_on(value: Tensor | float, device: torch.device) -> Tensor:
-    """What a task has summed or counted, as a tensor on ``device``.
+    """Return a sum or count of a task as a tensor on ``device``.
 
     A single number that is elsewhere, such as ``len(batch)``, is filled in there: to copy it would
     wait for all that the device has to do before.
@@ -308,16 +308,16 @@ def number_on(value: Tensor | float, device: torch.device) -> Tensor:
 
 
 def loader_workers(wanted: int | None, device: str, world: World, cpus: int, online: int) -> int:
-    """How many processes read samples for this rank, which may run on ``cpus`` of ``online`` CPUs.
+    """The number of loader processes of this rank, which may run on ``cpus`` of ``online`` CPUs.
 
-    The computation of an accelerator leaves all CPUs of the rank but one to them. On a CPU they
-    would take them from the computation, and the rank reads its samples itself.
+    With an accelerator they get all CPUs of the rank but one. On a CPU they would take CPUs from
+    the computation, so the rank reads its samples itself.
     """
     if wanted is not None:
         return wanted
     if device == "cpu":
         return 0
-    if cpus == online:  # nobody bound this rank, so its neighbours have the same CPUs
+    if cpus == online:  # the rank is not bound, so its neighbours have the same CPUs
         cpus //= world.local_size
     return max(1, min(cpus - 1, MOST_WORKERS))
 

@@ -1,4 +1,4 @@
-"""What this process computes on: its memory, and a profile of its steps."""
+"""Choose the device of this process, and measure its memory and its steps."""
 
 from __future__ import annotations
 

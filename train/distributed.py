@@ -1,4 +1,4 @@
-"""Who this worker is among how many, and the few things workers tell each other."""
+"""The place of this worker among all, and the exchanges between them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class World:
 
 
 def read_world(environ: Mapping[str, str]) -> World:
-    """The place a launcher gave this worker; without RANK and WORLD_SIZE, a world of one.
+    """Read the launcher's variables of this worker; without RANK and WORLD_SIZE, a world of one.
 
     Raises RefusedError when the launcher's variables are incomplete or contradict each other.
     """
@@ -65,7 +65,7 @@ def read_world(environ: Mapping[str, str]) -> World:
 
 
 def join(world: World, device: torch.device) -> None:
-    """Meet the other workers; a world of one has nobody to meet.
+    """Join the process group of all workers; a world of one has none.
 
     Raises RefusedError where NCCL does not connect them.
     """
@@ -78,7 +78,7 @@ def join(world: World, device: torch.device) -> None:
         dist.init_process_group(
             "nccl" if on_device else "gloo", device_id=device if on_device else None
         )
-    except dist.DistBackendError as error:  # of NCCL alone: the others did come
+    except dist.DistBackendError as error:  # of NCCL alone: all workers have joined
         why = str(error).strip().splitlines()[-1]
         raise RefusedError(
             f"NCCL does not connect rank {world.rank} with the others: {why}; give each rank a "
@@ -87,25 +87,25 @@ def join(world: World, device: torch.device) -> None:
 
 
 def leave_group() -> None:
-    """Part from the other workers. Without it, gloo's threads may abort the exiting process."""
+    """Leave the process group. Without it, gloo's threads may abort the exiting process."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """``values`` added up over all ranks, in place."""
+    """Add ``values`` up over all ranks, in place."""
     if dist.is_initialized():
         dist.all_reduce(values)
     return values
 
 
 def any_rank(says: bool, device: torch.device) -> bool:
-    """Whether at least one rank says so; every rank gets the same answer."""
+    """Whether at least one rank passes true; every rank gets the same answer."""
     return bool(sum_over_ranks(torch.full((1,), float(says), device=device)).item())
 
 
 def from_every_rank(value: T) -> list[T]:
-    """What each rank passed, in rank order, on every rank."""
+    """Return the values of all ranks, in rank order, on every rank."""
     if not dist.is_initialized():
         return [value]
     box: list[Any] = [None] * dist.get_world_size()
@@ -114,7 +114,7 @@ def from_every_rank(value: T) -> list[T]:
 
 
 def together(work: Callable[[], T]) -> T:
-    """What ``work`` returns on this rank. What one rank refuses is refused on all of them."""
+    """Return the result of ``work``. If it raises RefusedError on any rank, all ranks raise it."""
     refusal = ""
     try:
         made = work()
@@ -128,7 +128,7 @@ def together(work: Callable[[], T]) -> T:
 
 
 def refuse_if_any(wrong: str) -> None:
-    """Raises RefusedError on every rank where one has something to say about what is wrong."""
+    """Raises RefusedError on every rank if one of them passes a text on what is wrong."""
     for told in filter(None, from_every_rank(wrong)):
         raise shared_refusal(told)
 
@@ -136,7 +136,7 @@ def refuse_if_any(wrong: str) -> None:
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
     """Raises RefusedError on every rank unless each has the same value for each name.
 
-    What differs is told, and then what to do ``otherwise``.
+    The error names the difference, and what to do ``otherwise``.
     """
     first, *others = from_every_rank(dict(values))
     for rank, other in enumerate(others, start=1):
@@ -150,11 +150,12 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
 
 
 def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torch.device) -> None:
-    """Let rank 0 do ``work``, which is to do ``what``, while the others wait, for hours if need be.
+    """Run ``work`` on rank 0, for hours if need be, while the other ranks wait.
 
     A barrier would give up after the timeout of the process group. So the ranks ask each other
-    every now and then whether rank 0 has finished. What it raises is raised on rank 0, and what it
-    refuses is refused on all ranks. The CPUs of those who wait are rank 0's meanwhile.
+    every now and then whether rank 0 has finished. All ranks raise its RefusedError; another error
+    is raised on rank 0, and the others raise StoppedError, which names ``what`` rank 0 could not
+    do. Meanwhile rank 0 may use the CPUs of all ranks of its node.
     """
     errors: list[Exception] = []
     worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
@@ -176,7 +177,7 @@ def have_the_nodes_cpus() -> None:
     SPAWNLAUNCH_NODE_CPUS lists them as the kernel does: 0-3,8. Without it nothing changes.
     """
     spans = [span.split("-") for span in os.environ.get("SPAWNLAUNCH_NODE_CPUS", "").split(",")]
-    with suppress(OSError, ValueError, AttributeError):  # not the launcher's; not ours; no Linux
+    with suppress(OSError, ValueError, AttributeError):  # malformed; not allowed; no Linux
         cpus = {cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)}
         os.sched_setaffinity(0, cpus)
 
@@ -195,7 +196,7 @@ def _keep_error(work: Callable[[], None], errors: list[Exception]) -> None:
 
 
 def from_rank_0(value: T) -> T:
-    """What rank 0 passed, on every rank; what the others passed is ignored."""
+    """Return rank 0's value on every rank; the values of the others are ignored."""
     if not dist.is_initialized():
         return value
     box = [value]

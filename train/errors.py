@@ -1,4 +1,4 @@
-"""Messages to the person who typed the command, in one line from one worker."""
+"""Error messages to the user: one line, from one worker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LET_SPEAK_S = 10.0
 
 
 class RefusedError(Exception):
-    """A run that cannot start as asked; its text is one line: what was seen, and what to type.
+    """The run cannot start as asked; the text is one line: what was seen, and the remedy.
 
-    ``shared`` says that every rank meets the same refusal, so that one of them may speak for all;
-    ``met`` that the ranks had met before it.
+    ``shared`` says that every rank raises the same error, so that rank 0 alone may print it;
+    ``met`` that the ranks had joined their process group before it.
     """
 
     def __init__(self, text: str, *, shared: bool = False, met: bool = False) -> None:
@@ -26,16 +26,16 @@ class RefusedError(Exception):
 
 
 def shared_refusal(text: str) -> RefusedError:
-    """One that every rank meets, so that one of them speaks for all."""
+    """Return a RefusedError that every rank raises, so that rank 0 alone prints it."""
     return RefusedError(text, shared=True)
 
 
 class StoppedError(Exception):
-    """A run that had to stop, for a reason that every rank knows and a traceback would not tell."""
+    """The run had to stop, for a reason that every rank knows and that needs no traceback."""
 
 
 def needed(module: str, extra: str) -> Any:
-    """A module that is asked for by a flag. Raises RefusedError where it is not installed."""
+    """Import a module that a flag needs. Raises RefusedError where it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -45,20 +45,20 @@ def needed(module: str, extra: str) -> Any:
 
 
 def speaks() -> bool:
-    """Whether this worker is the one that talks to the person; known before the workers meet."""
+    """Whether this worker prints messages: rank 0, or one without RANK; known before they join."""
     rank = os.environ.get("RANK", "")
     return not rank.isdecimal() or int(rank) == 0
 
 
 def tell(text: str) -> None:
-    """Write to stderr; where that cannot be written, nothing else fails for it."""
-    with contextlib.suppress(Exception):  # as of what a task has put in its place
+    """Write to stderr, and ignore any error of writing."""
+    with contextlib.suppress(Exception):  # a task may have put an object of its own in its place
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def refuse(refusal: RefusedError) -> NoReturn:
-    """Exit with status 2 and say why; what all ranks refuse is said once, by rank 0."""
+    """Print a refusal and exit with status 2; rank 0 alone prints one that all ranks raise."""
     if speaks() or not refusal.shared:
         who = "" if speaks() else f"rank {os.environ['RANK']}: "
         tell(f"train: error: {who}{refusal}\n")
@@ -68,10 +68,10 @@ def refuse(refusal: RefusedError) -> NoReturn:
 
 
 def _let_rank_0_speak() -> None:
-    """Wait under a launcher, which stops all ranks when the first of them has left.
+    """Wait for rank 0 to print, under a launcher, which ends all ranks after the first exit.
 
-    Rank 0 may have just begun, and would be stopped before it has said why. When it has left, the
-    launcher's SIGTERM ends this wait.
+    Rank 0 may have just begun, and would be ended before it has printed the refusal. After it has
+    exited, the launcher's SIGTERM ends this wait.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

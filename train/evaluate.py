@@ -1,4 +1,4 @@
-"""The held-out samples of a split, each of them read once on any number of ranks."""
+"""Evaluate the held-out samples of a split, each read once on any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .trainer import Trainer
 
 
 class InOrder:
-    """Every so many neighbours a batch, of which some are this rank's; anew in each evaluation."""
+    """Iterates over this rank's batches of an evaluation, each of ``size`` neighbouring samples."""
 
     def __init__(self, length: int, size: int, world: World) -> None:
         starts = range(0, length, size)
@@ -31,7 +31,7 @@ class InOrder:
 
 
 class Evaluator:
-    """Evaluates the model as it is on one split, as often as asked."""
+    """Evaluates the model on one split, in its present state at each call."""
 
     def __init__(self, reader: Reader, trainer: Trainer, workers: int) -> None:
         """Batch i of the samples of a split goes to rank i modulo the number of ranks.
@@ -41,7 +41,7 @@ class Evaluator:
         world, batch_size = trainer.world, trainer.config.eval_batch_size
         self.trainer = trainer
         self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
-        self.rounds: int | None = None  # not known before
+        self.rounds: int | None = None  # unknown until the end
         if come_in_turn(reader.samples):
             evaluated = Evaluated(reader, batch_size, world.rank, world.size)
             self.feed = Feed(evaluated, None, min(workers, 1), trainer.device)
@@ -53,7 +53,7 @@ class Evaluator:
         self.feed = Feed(reader, order, workers, trainer.device)
 
     def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
-        """The sums over all samples, in double precision on the CPU, the same on every rank.
+        """Return the sums over all samples, in double precision on the CPU, the same on every rank.
 
         None if the ranks agreed to stop. Raises StoppedError where no rank had a sample.
         """

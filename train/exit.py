@@ -8,18 +8,19 @@
     SIGINT (Ctrl-C)          one line, by rank 0         130
     preempted, and saved     two lines, by rank 0        75
 
-It is preempted by SIGUSR1 or SIGTERM (Slurm: --signal=USR1@120, scancel, the end of the time), by
-the deadline of --max-time, or by SLURM_JOB_END_TIME, in seconds since 1970 (srun(1), "OUTPUT
-ENVIRONMENT"); a process that trains alone also by its first SIGINT. A handler does nothing but note
-the signal, which may come twice and to every process of the step. The ranks compare their notes at
-the end of a step, so that all of them save the same step.
+A run is preempted by SIGUSR1 or SIGTERM (Slurm: --signal=USR1@120, scancel, the end of the time),
+by the deadline of --max-time, or by SLURM_JOB_END_TIME, in seconds since 1970 (srun(1), "OUTPUT
+ENVIRONMENT"); a process that trains alone also by its first SIGINT. A handler only notes the
+signal, which may come twice and to every process of the step. The ranks compare their notes at the
+end of a step, so that all of them save the same step.
 
-After a complete or a saved run threads are waited for and exit handlers run, but Python does not
-take itself apart: gloo's threads may still be there, and then they abort the process.
+After a complete or a saved run the process waits for its threads and runs exit handlers, but the
+interpreter is not shut down: gloo's threads may still run, and would then abort the process.
 
 A worker that met an exception may have peers in a collective that will never complete, and its own
-exit handlers may wait for them. So it does not run them: os._exit leaves at once, the connections
-close, and the peers learn of it. Before that it leaves a file for the launcher, where one wants it.
+exit handlers may wait for them. So it does not run them: os._exit leaves at once, its connections
+close, and the peers learn of it. Before that it writes an error file for the launcher, where the
+launcher names one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ interrupt_saves = threading.Event()  # while a process trains alone
 
 
 def note_signals() -> None:
-    """From now on SIGUSR1 and SIGTERM ask for a save, however often they come."""
+    """Let SIGUSR1 and SIGTERM ask for a save from now on, however often they come."""
     for number in SIGNALS:
         signal.signal(number, _note)
 
@@ -61,18 +62,18 @@ def _note(number: int, _frame: object) -> None:
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes started in here never see the signals: Slurm sends them to every process.
+    """Block SIGUSR1 and SIGTERM in processes started in this block: Slurm signals every process.
 
     A blocked signal stays blocked in children, from their first instruction on and across exec.
-    This process hears at the end what was sent in between.
+    At the end of the block this process receives what was sent in between.
 
-    When this process ends, multiprocessing sends SIGTERM to those that read samples, and waits for
-    them; so they are killed before that.
+    When this process ends, multiprocessing sends SIGTERM to the loader processes, which have it
+    blocked, and waits for them; so they are killed before that.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     # When multiprocessing starts its tracker, it unblocks SIGTERM and SIGINT in the starting thread
-    # whether they were blocked or not. So it comes first, and they are blocked again. The tracker
-    # cleans up what a rank left that ended in haste, and need not complain of it.
+    # whether they were blocked or not. So the tracker is started first, and the signals are blocked
+    # again. It cleans up after a rank that ended in haste, and need not warn of that.
     warnings = os.environ.get("PYTHONWARNINGS", "")
     quiet = f"{warnings},ignore:resource_tracker:UserWarning".lstrip(",")
     # Helpers are "python -c", which would take a signal.py of the working directory for Python's.
@@ -86,13 +87,13 @@ def deaf_children() -> Iterator[None]:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for child in set(multiprocessing.active_children()).difference(others):
-                # At the exit of this process, and of none that it has forked.
+                # It runs at the exit of this process, and not in processes that it has forked.
                 util.Finalize(None, child.kill, exitpriority=0)
 
 
 @contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    """What starts in here has these variables."""
+    """Set these variables for processes that are started in this block."""
     before = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:
@@ -104,7 +105,7 @@ def _environment(**changes: str) -> Iterator[None]:
 
 
 def requeue(environ: Mapping[str, str], status: int) -> str:
-    """Put this Slurm job back into its queue; what came of it, in one line."""
+    """Put this Slurm job back into its queue, and return the result in one line."""
     job = _own_job(environ)
     if not job:
         return "not requeued: there is no SLURM_JOB_ID, so this is no Slurm job"
@@ -127,11 +128,11 @@ def requeue(environ: Mapping[str, str], status: int) -> str:
 
 
 def _own_job(environ: Mapping[str, str]) -> str:
-    """The number of this Slurm job, and of no other task of its array; "": it is no Slurm job.
+    """The number of this Slurm job, or of this task of an array; "" outside of Slurm.
 
     The last task of an array has the whole array's number as SLURM_JOB_ID (sbatch(1), "Job array
-    support"). Each other task has one of its own, and so has what a task has submitted, which
-    inherits the variables of the array.
+    support"). Each other task has a number of its own, and so has a job that a task has submitted,
+    which inherits the variables of the array.
     """
     job = environ.get("SLURM_JOB_ID", "")
     is_last = job and job == environ.get("SLURM_ARRAY_JOB_ID")
@@ -148,17 +149,17 @@ TURN_S = 0.05  # for another thread to have its turn
 
 
 def leave_on_interrupt() -> None:
-    """From now on SIGINT ends this process with status 130, whatever it is doing.
+    """Let SIGINT end this process with status 130 from now on, also inside a collective.
 
-    Only the first one that comes while ``interrupt_saves`` is set asks for a save.
+    Only the first SIGINT while ``interrupt_saves`` is set asks for a save instead.
 
-    Python would raise KeyboardInterrupt in the main thread once that returns from C, and one that
-    waits in a collective for a lost peer does not return. So SIGINT is blocked, in this thread and
-    in those started later, and one thread does nothing but wait for it. A child process inherits
-    the blocked signal.
+    Python would raise KeyboardInterrupt in the main thread after that returns from C, and a thread
+    that waits in a collective for a lost peer does not return. So SIGINT is blocked, in this thread
+    and in those started later, and one thread does nothing but wait for it. A child process
+    inherits the blocked signal.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        return  # as a shell has it for jobs in the background; not ours to change
+        return  # as a shell does for jobs in the background
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     threading.Thread(target=_wait_for_interrupt, name="interrupt", daemon=True).start()
 
@@ -177,18 +178,18 @@ def _wait_for_interrupt() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """Exit when all is done, with handlers for signals in place until the last moment.
+    """Run exit handlers and exit, with the handlers of signals in place until the last moment.
 
-    An interpreter that is taken down gives them up before it ends. Slurm sends SIGTERM to the
-    rest of a step when its first task has ended with 75 (srun --kill-on-bad-exit), and that must
-    not change their status.
+    An interpreter that is shut down removes them before it ends. Slurm sends SIGTERM to the rest of
+    a step when its first task has ended with 75 (srun --kill-on-bad-exit), and that must not change
+    their status.
     """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()  # noqa: SLF001 - else only the end of the interpreter runs them
-    with suppress(TypeError, ProcessLookupError):  # there is none; the task has reaped it
-        # The server of loader processes would take a second to take torch apart.
+    with suppress(TypeError, ProcessLookupError):  # no server, or the task has reaped it
+        # The server of loader processes would take a second to unload torch.
         server: Any = forkserver._forkserver  # noqa: SLF001 - nothing public has its process id
         os.kill(server._forkserver_pid, signal.SIGKILL)  # noqa: SLF001
     sys.stdout.flush()
@@ -198,33 +199,33 @@ def leave(status: int) -> NoReturn:
 
 def crash(error: BaseException) -> NoReturn:
     """Print the traceback of ``error`` in one piece and leave with status 1."""
-    # An interrupt that all ranks got may have ended a peer before the thread that waits for ours
-    # had its turn: then this is no error but the interrupt.
+    # An interrupt of all ranks may have ended a peer before this rank's thread for SIGINT ran: then
+    # the error is only a consequence, and that thread now ends the process first.
     time.sleep(TURN_S)
     told = "".join(traceback.format_exception(error))
     _end(error, told, told)
 
 
 def stop(reason: Exception) -> NoReturn:
-    """Leave with status 1 for a reason that all ranks share, and that rank 0 tells."""
+    """Exit with status 1 for a reason that all ranks share; rank 0 prints it."""
     _end(reason, str(reason), f"train: error: {reason}\n" if speaks() else "")
 
 
 def _end(error: BaseException, told: str, said: str) -> NoReturn:
-    """Leave with status 1, whether or not anybody reads what is said any more."""
+    """Exit with status 1, even if the message can no longer be written."""
     if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         said = _write_error_file(path, error, told) + said
-    with suppress(Exception):  # its pipe is broken, its disk full, or a task's own stands for it
+    with suppress(Exception):  # a broken pipe, a full disk, or an object of the task in its place
         sys.stdout.flush()
     tell(said)
     os._exit(CRASHED)
 
 
 def _write_error_file(path: str, error: BaseException, told: str) -> str:
-    """Tell the launcher, as torch.distributed.elastic.multiprocessing.errors.record does.
+    """Report to the launcher as torch.distributed.elastic.multiprocessing.errors.record does.
 
-    It reads this file and shows the error of the rank that failed first. A file that cannot be
-    written is no reason to lose the traceback: why is returned.
+    It reads this file and shows the error of the rank that failed first. If the file cannot be
+    written, the reason is returned, so that the traceback is not lost.
     """
     extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
     message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}

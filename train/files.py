@@ -1,9 +1,9 @@
 """Files and directories that a run makes, with the rules for other users.
 
-A directory that we make is for its user alone; in one that is there already the user has chosen
-who reads, and files have the umask's mode. A directory that everybody may write to, as /tmp, may
-have a link of anybody's under any name, and who follows it writes where somebody else wants it.
-There we follow a link that is ours, root's, or that of the directory's owner, as a kernel does with
+A directory that is made here is for its user alone; for one that exists already the user has chosen
+the readers, and files have the umask's mode. In a directory that all users may write to, as /tmp,
+any user may have made a link under any name, to redirect what is written. There a link is followed
+only if it belongs to this user, to root, or to the directory's owner, as a kernel does with
 fs.protected_symlinks (its Documentation/admin-guide/sysctl/fs.rst).
 """
 
@@ -15,12 +15,12 @@ import stat
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
+MOST_LINKS = 40  # in one path: MAXSYMLINKS of the kernel (path_resolution(7))
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def refuse_links_of_others(path: str | Path) -> None:
-    """Raises PermissionError for a link on the way that another user may have put there."""
+    """Raises PermissionError for a link in the path that another user may have put there."""
     here, names, links = "/", _names(os.path.abspath(path)), 0
     while names:
         name = names.pop()
@@ -67,11 +67,11 @@ def open_text(path: Path, mode: str) -> TextIO:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file anew."""
+    """Write a text to a file, in place of its contents."""
     with open_text(path, "w") as file:
         file.write(text)
 
 
 def advice(error: OSError) -> str:
-    """What to do about an error of writing: to make room helps where there is none."""
+    """The remedy for an error of writing: to make room, if the disk or the quota is full."""
     return "make room" if error.errno in FULL else "look at the file system"

@@ -1,4 +1,4 @@
-"""Where a task is: the class that ``--task`` names."""
+"""Find the class of the task that ``--task`` names."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WITH_HF = ("causal_lm", "sequence_classification", "image_classification", "seq2
 def task_class(name: str) -> type:
     """The class that a bundled name, ``path/to/file.py:Class`` or ``package.module:Class`` means.
 
-    Exits with status 2 when there is none, and raises RefusedError when it lacks something. What
-    goes wrong inside the module is raised as it is: its author wants the traceback.
+    Exits with status 2 when there is none, and raises RefusedError when it lacks a hook. An error
+    inside the module is raised as it is: its author wants the traceback.
     """
     place, _, attribute = BUNDLED.get(name, name).rpartition(":")
     if not place or not attribute:
@@ -82,9 +82,9 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _import_first_from(directory: str) -> None:
-    """Let a task find its own helpers before what is installed, as a script does.
+    """Let a task import its own helpers before installed packages, as a script does.
 
-    But behind Python's own modules: a signal.py beside a task is not for those.
+    But after Python's own modules: a signal.py beside a task must not replace Python's.
     """
     own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     own |= {os.path.join(one, "lib-dynload") for one in own}

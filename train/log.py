@@ -1,9 +1,9 @@
-"""What a run tells while it goes on, and at its end: on the screen, in files, and to trackers.
+"""Report a run's numbers on the screen, in files, and to trackers, on the way and at its end.
 
-Communication that runs beside the backward pass costs nothing. What costs is the time from the
-moment the last gradients were handed to the network until they are back, and that is what counts
-as waiting here. On a CUDA or ROCm device the marks are events in its queue, so that looking at the
-clock makes nobody wait; they are read when a line is logged.
+Communication that runs beside the backward pass costs nothing. The time from the moment the last
+gradients were handed to the network until they are back does cost, and counts as waiting here. On a
+CUDA or ROCm device the marks are events in its queue, so that no mark makes Python wait; they are
+read when a line is logged.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Split(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one step leaves to look at, all of it on the device.
+    """The results of one step, all of them on the device.
 
     ``totals`` are of all ranks together: the sum of the losses, the count of terms, how many ranks
-    want to stop; and behind these sums the norm of the gradient before it was clipped, so that all
+    want to stop; and after these sums the norm of the gradient before it was clipped, so that all
     four come from the device at once. ``losses`` are this rank's sums, one per forward pass.
     """
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Clock:
-    """Marks of the steps since the last ``split``."""
+    """Marks the times at which the parts of a step begin and end, since the last ``split``."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -71,46 +71,46 @@ class Clock:
         return event
 
     def start(self) -> None:
-        """A step begins, and asks for its first batch."""
+        """Mark the start of a step, which waits for its first batch."""
         self.begun = self._mark()
         self.asked_at = time.perf_counter()
         self.last_sent, self.all_sent = None, False
         self.progress.phase(DATA)
 
     def have_data(self) -> None:
-        """A batch is there."""
+        """Mark the arrival of a batch."""
         self.data_s += time.perf_counter() - self.asked_at
         self.progress.phase(COMPUTE)
 
     def sent(self, last: bool) -> None:
-        """A bucket of gradients goes to the network."""
+        """Mark that a bucket of gradients goes to the network, perhaps the step's last."""
         if last:
             self.last_sent, self.all_sent = self._mark(), True
         self.progress.phase(WAIT)
 
     def computed(self, last: bool) -> None:
-        """A backward pass is over; unless it was the last of the step, a batch is asked for."""
+        """Mark the end of a backward pass; unless it was the step's last, a batch is read next."""
         self.progress.phase(WAIT if last else DATA)
         self.asked_at = time.perf_counter()
         if last:
             self.done = self._mark()
 
     def received(self) -> None:
-        """Everything from the other ranks is here."""
+        """Mark that everything from the other ranks has arrived."""
         self.back = self._mark()
         self.progress.phase(NOTHING)
 
     def stop(self) -> None:
-        """The step is over."""
+        """Mark the end of a step."""
         self.steps.append((self.begun, self.last_sent or self.done, self.back, self._mark()))
 
     def wait_for_device(self) -> None:
-        """Until what was queued there is done."""
+        """Wait until the device has done all that was queued."""
         if self.on_device:
             torch.cuda.synchronize(self.device)
 
     def split(self) -> Split:
-        """The means since the last call; waits for the device."""
+        """Return the means over the steps since the last call; waits for the device."""
         count = max(1, len(self.steps))
         self.wait_for_device()
         wait = sum(self._between(sent, back) for _, sent, back, _ in self.steps)
@@ -128,19 +128,19 @@ class Clock:
 
 
 class Metrics:
-    """One JSON object a line, each appended in one write, so that a reader sees whole lines.
+    """Appends lines of JSON to a file, each in one write, so that a reader sees whole lines.
 
-    Without a path nothing is written, which is how every rank but 0 keeps its metrics.
+    Without a path, as on every rank but 0, nothing is written.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.problem: StoppedError | None = None  # of which the other ranks have to learn
+        self.problem: StoppedError | None = None  # which ``Log.tell`` sends to the other ranks
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Append the values; a number that is not finite becomes null, as JSON has no other way.
 
-        What went wrong is the ``problem``, for all ranks to stop together.
+        An error becomes the ``problem``, on which all ranks stop together.
         """
         if self.path is None:
             return
@@ -161,7 +161,7 @@ def known(value: Any) -> Any:
 
 
 MIB = 1 << 20
-# What lines of metrics have besides the report of a task, and throughput in its own terms.
+# Names in a line of metrics, besides those of a task's report and of its own throughput.
 OWN = {f"{part}_s" for part in Split._fields}.union(
     ("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
     ("samples_per_second", "slowest"),
@@ -169,7 +169,7 @@ OWN = {f"{part}_s" for part in Split._fields}.union(
 
 
 class Sizes(NamedTuple):
-    """What the log has to know of a run."""
+    """The steps and units of a run, for the log."""
 
     steps: int
     unit: str  # of the loss, with a space before it
@@ -177,7 +177,7 @@ class Sizes(NamedTuple):
 
 
 class Log:
-    """Numbers of the steps since the last line, and where they go."""
+    """Adds up the numbers of the steps since the last line, and writes them."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Log:
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
         self.timed = self.samples = 0  # steps and samples since the last line
         self.timed_s = self.step_s = 0.0
-        self.splits: list[tuple[int, list[Split]]] = []  # one, the mean over all steps so far
+        self.splits: list[tuple[int, list[Split]]] = []  # one: the mean over all steps so far
 
     def add(self, at: Position, result: Step, took_s: float) -> None:
         """Add up the global loss sum and count of a step, unless the scaler left it out.
@@ -211,7 +211,7 @@ class Log:
         self.clock.progress.step(at.step, self.sizes.steps)
 
     def tell(self, at: Position, result: Step, lr: float) -> None:
-        """Tell the means over the steps since the last line, and begin anew."""
+        """Write the means over the steps since the last line, and set the sums to zero."""
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)
@@ -247,7 +247,7 @@ class Log:
         self.timed, self.samples, self.timed_s = 0, 0, 0.0
 
     def _rates(self, samples_per_s: float, count: float) -> dict[str, float]:
-        """Throughput in the task's own terms, and in operations where their number is known."""
+        """The throughput in the task's own unit, as bytes per second; {} if the task names none."""
         rates = {}
         if self.sizes.counted:
             each = count / self.samples
@@ -265,7 +265,7 @@ class Log:
         return note
 
     def validation(self, at: Position, loss: float, report: Mapping[str, float]) -> None:
-        """Tell the validation loss and what the task measured."""
+        """Write the validation loss and the task's report."""
         numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
         self.metrics.write(numbers)
         for tracker in self.trackers:
@@ -276,7 +276,7 @@ class Log:
             self.screen.line(text)
 
     def summary(self, peaks: list[int]) -> None:
-        """The mean step in parts, and ``peaks``, the most memory of each rank in bytes."""
+        """Print the mean step in parts, and the largest of ``peaks``, the bytes of each rank."""
         self.screen.close()
         if self.splits:
             self.screen.line(describe(mean_splits(self.splits), self.hosts))
@@ -284,12 +284,12 @@ class Log:
         self.screen.line(f"peak memory {peaks[rank] / MIB:,.0f} MiB, on rank {rank}")
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs for the same next line."""
+        """The state that a resumed run needs to write the same next line."""
         counts = {"timed": self.timed, "samples": self.samples, "timed_s": self.timed_s}
         return {"window": self.window.cpu().clone(), **counts}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` returned."""
+        """Restore the state that ``state`` returned."""
         self.window.copy_(state["window"])
         self.timed, self.samples = state["timed"], state["samples"]
         self.timed_s = state["timed_s"]
@@ -330,7 +330,7 @@ def mean_splits(windows: list[tuple[int, list[Split]]]) -> list[Split]:
 
 
 def slowest(splits: list[Split]) -> int:
-    """The rank that kept the others waiting: it had most to do itself."""
+    """The rank that the others waited for: it spent most time on data and computation."""
     busy = [split.data + split.compute for split in splits]
     return busy.index(max(busy))
 

@@ -1,4 +1,4 @@
-"""The steps and validations of a run, and what is due after each; ``trainer`` has the step."""
+"""Run the steps and validations, and the actions due after each; ``trainer`` has the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .training import Measured, Training
 def steps_and_validations(
     run: Training, saver: Saver, at: Position
 ) -> tuple[Position, Measured | None]:
-    """Go on from a position until the run is complete or a rank must stop; and save on the way.
+    """Train from a position until the run is complete or a rank must stop, and save on the way.
 
     Returns the position, and the last validation if there was one.
     """
@@ -39,7 +39,7 @@ def steps_and_validations(
 
 
 def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position, bool]:
-    """One step: the position after it, and whether the ranks agreed to stop there."""
+    """Do one step; return the position after it, and whether the ranks agreed to stop there."""
     config, schedule, began = run.config, run.schedule, time.perf_counter()
     number, taken = at.step + 1, run.order.count(at.samples)
     lr = run.trainer.set_lr(schedule.share(number))

@@ -1,4 +1,4 @@
-"""Whether a task returns means where the loop adds up sums, found out before the first step."""
+"""Refuse, before the first step, a task that returns means where the loop adds up sums."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
 def refuse_means(trainer: Trainer, batches: Sequence[Any]) -> None:
     """Raises RefusedError on all ranks where a task returns a mean in place of a sum.
 
-    ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
-    The model is in eval mode, where no sample changes what becomes of another.
+    ``batches`` are a batch and its two halves: the sum of a batch is that of its halves added up.
+    The model is in eval mode, where no sample affects the loss of another.
     """
     wrong = ""
     for name in ("loss", "measure"):
         try:
             sums = [_sums_of(name, trainer, batch) for batch in batches]
-        except Exception:  # as of a loss that takes no half of a batch: the step will tell
+        except Exception:  # as from a loss that takes no half of a batch: the step will show it
             continue
         if not wrong and is_mean(*sums):
             (whole, count), (one, _), (other, _) = sums

@@ -1,4 +1,4 @@
-"""The metrics file of a run, read again to go on after some step."""
+"""Read the metrics file of a run, and cut it where a resumed run goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import files
 
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
-    """Forget what came after ``step``, and its validation too where that is done again."""
+    """Remove the lines after ``step``, and its validation too unless it was ``evaluated``."""
     kept = [line for line in read(path) if _before(line, step, evaluated)]
     part = path.with_name(path.name + ".part")
     with files.open_text(part, "w") as file:

@@ -1,4 +1,4 @@
-"""The model: built alike on all ranks, and looked at before it learns."""
+"""Build the model with the same weights on all ranks, and check it before it learns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .task import Task
 
 
 def checkpoint_activations(model: nn.Module) -> None:
-    """Have each block of the model keep its input alone, and compute the rest a second time.
+    """Have each block of the model keep only its input, and compute the rest again going backward.
 
-    Blocks are the items of the outermost lists of modules; a model of Hugging Face transformers
-    knows its own. Raises RefusedError where there are none, or where to compute them twice would
+    Blocks are the items of the outermost lists of modules; a model of Hugging Face transformers has
+    a method for its own. Raises RefusedError where there are none, or where a second pass would
     count their samples twice.
     """
     enable: Any = getattr(model, "gradient_checkpointing_enable", None)
@@ -43,7 +43,7 @@ def checkpoint_activations(model: nn.Module) -> None:
                 f"--checkpoint-activations: the block {name} has a BatchNorm, which would count "
                 "its samples twice; leave it out",
             )
-        # Not a wrapper: the names of the weights stay what they are.
+        # Not a wrapper, which would rename the weights.
         again: Any = functools.partial(recomputing.checkpoint, block.forward, use_reentrant=False)
         block.forward = again
 
@@ -63,7 +63,7 @@ COUNTS_SAMPLES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNo
 
 
 def build_model(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
-    """The model of a task on the CPU, as the flags want it, with the same weights on every rank."""
+    """Make a task's model on the CPU, changed by the flags, with the same weights on every rank."""
     rng.seed_alike(config.seed)
     model = together(lambda: made_by(task))
     if (path := config.init) is not None:
@@ -75,7 +75,7 @@ def build_model(task: Task, config: Config, world: World, device: torch.device) 
 
 
 def made_by(task: Task) -> nn.Module:
-    """What ``model()`` returns. Raises RefusedError unless it is a model whose shapes are known."""
+    """Make the task's model. Raises RefusedError unless it is an nn.Module of known shapes."""
     model: Any = task.model()
     if not isinstance(model, nn.Module):
         raise RefusedError(
@@ -173,14 +173,14 @@ def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Mod
 
 
 def size_of(model: nn.Module) -> str:
-    """Its size, as "1,000 parameters, 10 of them frozen"."""
+    """The size of a model, as "1,000 parameters, 10 of them frozen"."""
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     said = f"{sum(p.numel() for p in model.parameters()):,} parameters"
     return said + (f", {frozen:,} of them frozen" if frozen else "")
 
 
 def in_eval_mode(model: nn.Module, above: str = "") -> list[str]:
-    """The names of the outermost modules that are in eval mode within one that is not."""
+    """The names of modules that are in eval mode while the module around them is not."""
     found = []
     for name, child in model.named_children():
         if child.training:

@@ -1,4 +1,4 @@
-"""What changes the weights: made for a run, and restored by the names of its parameters."""
+"""Make the optimizer of a run, and restore its state by the names of the parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_PARAMETERS = ("params", "param_names")  # in a group, beside its settings
 def make(
     task: Task, model: nn.Module, learning: list[nn.Parameter], config: Config
 ) -> torch.optim.Optimizer:
-    """The task's own, or AdamW for the parameters that are ``learning``.
+    """Return the task's own optimizer, or AdamW for the parameters that are ``learning``.
 
     Only matrices decay: a norm's scale has no reason to be near 0.
     """
@@ -47,7 +47,7 @@ def make(
 
 
 def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
-    """What ``optimizer()`` returns. Raises RefusedError unless the loop can step with it."""
+    """Make the task's own optimizer. Raises RefusedError unless the loop can step with it."""
     own: torch.optim.Optimizer | None = task.optimizer(model, lr)
     if own is None:
         return None
@@ -104,10 +104,10 @@ def by_name(
     settings: Sequence[dict[str, Any]],
     now: Sequence[Sequence[str]],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A state_dict of an optimizer, and the first settings of its groups, in the order of ``now``.
+    """Reorder a state_dict of an optimizer, and its groups' first settings, to that of ``now``.
 
     A state_dict has parameters by their position (torch.optim.Optimizer.state_dict), and ``names``
-    says whose each was. Raises ValueError where a group has other parameters now.
+    has the name for each position. Raises ValueError where a group has other parameters now.
     """
     before = [frozenset(group) for group in names]
     wanted = [frozenset(group) for group in now]
@@ -145,9 +145,9 @@ def use_changed(
     before: Sequence[dict[str, Any]],
     asked: Sequence[dict[str, Any]],
 ) -> None:
-    """Give each group the settings that this run asks for, where the run before asked for others.
+    """Give each group the settings of this run that differ from those of the run before.
 
-    Otherwise they stay what the optimizer made of them: it may count steps there.
+    Other settings stay as the optimizer has changed them: it may count steps there.
     """
     for group, was, made in zip(optimizer.param_groups, before, asked, strict=True):
         for name, value in copy.deepcopy(made).items():

@@ -1,7 +1,7 @@
 """Which samples each forward pass of a run takes: pure functions of seed, epoch and position.
 
 The samples of all epochs form one endless stream. Position p of it belongs to epoch p // length,
-and every epoch is in an order of its own: shuffled (`Shuffled`), or with samples of like length
+and every epoch is in an order of its own: shuffled (`Shuffled`), or with samples of similar length
 side by side (`ByLength`). A step takes the next stretch of the stream whatever the number of ranks
 is, so a run is described by one number, the samples consumed by all ranks together, and no epoch
 ends in a short batch.
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 PIECE = 256  # lengths of which only the sum is kept
 STEPS = 128  # about, of a window in which samples are sorted by their lengths
-NO_END = 1 << 62  # the length of what has none that is known
+NO_END = 1 << 62  # the length of a data set of unknown length
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,7 +31,7 @@ def share(total: int, parts: int, part: int) -> range:
 
 
 def permutation(length: int, *words: int) -> Ints:
-    """The stored order of ``length`` samples that some words decide, such as seed and epoch.
+    """The permutation of ``length`` samples that ``words``, such as seed and epoch, decide.
 
     Random keys are sorted instead of shuffling in place: NumPy promises that the raw stream of
     PCG64 stays what it is (numpy.org, "Compatibility policy" of numpy.random), and makes no such
@@ -56,7 +56,7 @@ class Kind(Protocol):
 
 
 class Shuffled:
-    """Every sample once, in any order."""
+    """Every sample once in an epoch, in a random order."""
 
     name = "shuffled"
 
@@ -89,12 +89,12 @@ class Sorted(NamedTuple):
 
 
 class ByLength:
-    """The samples of another kind of order, with those of like lengths in one step.
+    """The samples of another order, regrouped so that those of similar lengths share a step.
 
-    Each window of it is sorted by length and cut into steps, which come in a shuffled order. A step
-    has as many samples as ``budget`` tokens hold when all are padded to the longest of them. The
-    budget is the one in force where the window begins: ``budgets`` has (position in the stream,
-    tokens of a step), the first for position 0.
+    Each window of that order is sorted by length and cut into steps, which come in a shuffled
+    order. A step has as many samples as ``budget`` tokens hold when all are padded to the longest
+    of them. The budget is the one in force where the window begins: ``budgets`` has (position in
+    the stream, tokens of a step), the first for position 0.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class ByLength:
         return len(first) / len(steps_of(tokens, self.budgets[-1][1], self.longest))
 
     def count(self, position: int) -> int:
-        """How many samples the step takes that begins there."""
+        """The number of samples of the step that begins at a position."""
         epoch, place = divmod(position, self.length)
         window = self._window(place)
         begins = self.sorted(epoch, window).begins + share(self.length, self.windows, window).start
         return int(begins[np.searchsorted(begins, place, "right")]) - place
 
     def fewest(self, position: int) -> int:
-        """The samples of the smallest step from there to the end of its window."""
+        """The number of samples of the smallest step from a position to the end of its window."""
         epoch, place = divmod(position, self.length)
         window = self._window(place)
         place -= share(self.length, self.windows, window).start
@@ -165,8 +165,8 @@ class ByLength:
 def steps_of(tokens: Ints, budget: int, longest: int) -> list[int]:
     """How many samples of these rising lengths each step takes, for a budget of padded tokens.
 
-    None takes fewer than the budget holds of the ``longest`` there is, so that each rank finds one
-    in it: what few are left at the end are given to other steps, one by one.
+    No step takes fewer than the budget holds of the ``longest`` sample, so that each rank finds one
+    in it: the few that are left at the end are given to other steps, one by one.
     """
     sizes: list[int] = []
     left = len(tokens)
@@ -180,7 +180,7 @@ def steps_of(tokens: Ints, budget: int, longest: int) -> list[int]:
 
 
 def groups(numbers: Ints) -> Iterator[tuple[int, Any]]:
-    """Each number that occurs, and a mask of where."""
+    """Yield each number that occurs, and a mask of its places."""
     for number in np.unique(numbers).tolist():
         yield number, numbers == number
 
@@ -194,7 +194,7 @@ def sums(values: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
 
 
 def digest(values: npt.NDArray[Any]) -> str:
-    """A short text that two arrays of different numbers hardly share."""
+    """A checksum of an array as text, which different numbers hardly ever share."""
     return f"CRC-32 {zlib.crc32(np.ascontiguousarray(values).tobytes()):08x}"
 
 
@@ -209,8 +209,8 @@ class Batch(NamedTuple):
 class Order:
     """Which samples each forward pass of a run takes.
 
-    A step takes the next ``global_batch`` positions of the stream, or what a budget of tokens says.
-    The ranks share them in neighbouring blocks, and a rank shares its block among its
+    A step takes the next ``global_batch`` positions of the stream, or as many as a budget of tokens
+    holds. The ranks share them in neighbouring blocks, and a rank shares its block among its
     ``accumulate`` forward passes; so the blocks, joined in rank order, are the batch that a single
     rank would have taken in one pass.
     """
@@ -223,11 +223,11 @@ class Order:
 
     @property
     def mean(self) -> float:
-        """How many samples a step takes on the mean."""
+        """The mean number of samples of a step."""
         return self.kind.batch if isinstance(self.kind, ByLength) else self.global_batch
 
     def record(self, position: int) -> dict[str, Any]:
-        """What a run that goes on from this position has to know to take the same samples."""
+        """The record that a run resumed at this position needs to take the same samples."""
         budgets = self.kind.budgets if isinstance(self.kind, ByLength) else ()
         return {"samples": position, "budgets": list(map(list, budgets))}
 
@@ -237,7 +237,8 @@ class Order:
 
     def batch(self, first: int, micro: int) -> Batch:
         """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        # A run that goes on with more ranks may have begun with a smaller step, which is tried out.
+        # The first step is tried out, and may be too small for a run that is resumed with more
+        # ranks.
         places = range(first, first + max(self.count(first), self.world_size * self.accumulate))
         block = share(len(places), self.world_size, self.rank)
         part = share(len(block), self.accumulate, micro)

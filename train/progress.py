@@ -1,9 +1,8 @@
-"""How far this rank is, for whoever looks from outside: `python -m spawnlaunch.top`, and --record.
+"""Publish this rank's progress to `python -m spawnlaunch.top` and --record, in shared memory.
 
 It is in a file without a name in memory (memfd_create(2)) that is found among this process's
-descriptors: a letter for what the rank does now, and JSON of its last step. Nobody has to read it;
-to change the letter takes less than a microsecond. Where there is no such call, as on macOS,
-nothing is told.
+descriptors: a letter for what the rank does now, and JSON of its last step. To change the letter
+takes less than a microsecond. Where there is no such call, as on macOS, nothing is published.
 
     {"step": 12, "steps": 350, "at": 812.4, "first_collective": 1760000000.0, "loss": 2.31,
      "rate": 151.2, "data_s": 0.0007, "compute_s": 0.1135, "wait_s": 0.0146}
@@ -23,7 +22,7 @@ DATA, COMPUTE, WAIT, VALIDATE, SAVE, NOTHING = b"d", b"c", b"w", b"v", b"s", b" 
 
 
 class Progress:
-    """What is told, by one run of the loop in this process."""
+    """The published progress of one run of the loop in this process."""
 
     def __init__(self) -> None:
         self._told: dict[str, Any] = {}
@@ -37,19 +36,19 @@ class Progress:
         self._memory[:] = b" {}".ljust(BYTES)
 
     def phase(self, letter: bytes) -> None:
-        """This rank does something else from here on."""
+        """Publish the letter of what this rank does from now on."""
         if self._memory is not None:
             self._memory[0:1] = letter
 
     def tell(self, **values: Any) -> None:
-        """Change what is told of steps."""
+        """Change published values of the last step."""
         self._told.update(values)
         if self._memory is not None:
             text = json.dumps(self._told).encode()
             self._memory[1:] = text.ljust(BYTES - 1)
 
     def step(self, step: int, steps: int) -> None:
-        """A step is over."""
+        """Publish the end of a step."""
         if "first_collective" not in self._told:
             self._told["first_collective"] = time.time()
         self.tell(step=step, steps=steps, at=time.monotonic())

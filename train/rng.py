@@ -29,7 +29,7 @@ def read(device: torch.device) -> dict[str, Any]:
 
 
 def write(states: dict[str, Any], device: torch.device) -> None:
-    """Put the generators where ``read`` found them."""
+    """Restore the states of the generators that ``read`` returned."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     keys, *rest = states["numpy"]
@@ -56,7 +56,7 @@ def seed(seed: int, rank: int) -> None:
 
 @contextmanager
 def aside(first: int, rank: int, device: torch.device) -> Iterator[None]:
-    """Draw what ``seed(first, rank)`` leads to in here, and behind it as if nothing was drawn."""
+    """Seed the generators for a block by ``seed(first, rank)``, and restore them after it."""
     before = read(device)
     seed(first, rank)
     try:

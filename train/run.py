@@ -1,4 +1,4 @@
-"""A run: the workers meet, train together, part, and rank 0 keeps and shows the result."""
+"""A run: the workers join, train together and leave, and rank 0 saves and prints the result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     for tracker in place.trackers:
         tracker.close()
     # The data-parallel wrapper holds the process group and sits in a reference cycle. It has to
-    # go first: gloo's threads abort a process that exits while they are still wanted.
+    # go first: gloo's threads abort a process that exits while the group is in use.
     gc.collect()
     distributed.leave_group()
     if not outcome.complete:
@@ -111,14 +111,14 @@ def train(
         return Outcome(training.trainer.bare, at, True, training.at_the_end(None))
     saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
-        at = replace(at, evaluated=False)  # of a complete run, it can still be asked how good it is
+        at = replace(at, evaluated=False)  # so that a complete run is validated again
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
     if place.world.size == 1:
         interrupt_saves.set()
     try:
         at, last = steps_and_validations(training, saver, at)
     except StoppedError:
-        saver.wait()  # what was saved before is to be had
+        saver.wait()  # so that the last checkpoint is on the disk
         raise
     saver.finish()
     interrupt_saves.clear()
@@ -140,9 +140,9 @@ def agree_on_flags(config: Config) -> None:
 def arrive(
     config: Config, task: Task, world: World, device: torch.device, screen: Screen
 ) -> tuple[Place, Path | None]:
-    """The place of the run and the checkpoint to go on from, both found by rank 0.
+    """Return the place of the run and the checkpoint to resume from, both found by rank 0.
 
-    What the task has to prepare is prepared. Raises RefusedError on all ranks together.
+    The task prepares its data here. Raises RefusedError on all ranks together.
     """
     found: Path | None = None
     complaints: list[str] = []
@@ -171,7 +171,7 @@ def arrive(
 def announce(
     readers: Readers, config: Config, world: World, device: torch.device, screen: Screen
 ) -> dict[str, Any]:
-    """Say what is trained and on what; returns what a resumed run must have in common."""
+    """Print the task, its data and the ranks; return the identity that a resumed run must have."""
     task = readers.task
     description = distributed.together(lambda: str(task.describe() or ""))
     distributed.agree(
@@ -196,7 +196,7 @@ def announce(
 def say_preempted(
     config: Config, outcome: Outcome, reasons: list[str], place: Place, status: int
 ) -> None:
-    """Say why a run ended before it was complete, and see to it that it goes on."""
+    """Print why a run ended early, and requeue its job or print the command that continues it."""
     if place.world.rank != 0:
         return
     reason = next(filter(None, reasons), "a signal")
@@ -208,7 +208,7 @@ def say_preempted(
 
 
 def to_continue(out: Path, world: World) -> str:
-    """The line that goes on with a run, in the directory where the run was started."""
+    """The line with the command that continues a run, in the directory where it was started."""
     line = f"{command_of(world)} --config {quote(str(out / saving.CONFIG))} --resume auto"
     several = " on each node, with --nnodes and --master-addr as before"
     return f"to continue: {line}" + (several if world.size > world.local_size else "")
@@ -222,7 +222,7 @@ def command_of(world: World) -> str:
 
 
 def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
-    """Show and write what was found on each split."""
+    """Print the results on each split, and write them to a file."""
     numbers: dict[str, Any] = {"step": outcome.at.step}
     if not outcome.at.step:  # the weights are of no step of this run
         numbers = {"weights": config.init or "of model()"}
@@ -231,7 +231,7 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
         every = {"loss": found.loss, **found.report}
         numbers[split] = {name: known(value) for name, value in every.items()}
         said = "".join(f"  {name} {value:.4f}" for name, value in brief(found.report).items())
-        if several:  # of one, the last line tells it
+        if several:  # for one split the last line has it
             place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
         if table := task.show(found.sums):
             place.screen.line(table)
@@ -245,7 +245,7 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
 
 
 def tell_of_best(outcome: Outcome, place: Place) -> None:
-    """Say how to evaluate the weights that were best, where those evaluated here are others."""
+    """Print the command that evaluates the best weights, unless they were evaluated here."""
     best = place.out / checkpoint.BEST
     if outcome.at.best_step == outcome.at.step or not best.exists():
         return
@@ -258,7 +258,7 @@ def tell_of_best(outcome: Outcome, place: Place) -> None:
 
 
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
-    """Show what the model does and how good it is."""
+    """Print the results and a sample of the model, and export it."""
     screen, unit = place.screen, unit_of(task)
     if config.eval_only:
         tell_splits(outcome, config, task, place)

@@ -1,4 +1,4 @@
-"""The directory of a run: whose it is, what a checkpoint in it holds, and how a run goes on."""
+"""The directory of a run: lock it, save checkpoints to it, and resume from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVALUATION = "evaluation.json"
 LOCK = "lock"
 LOCK_WAIT_S = 5.0
 
-_locks: list[TextIO] = []  # what is open is locked
+_locks: list[TextIO] = []  # a lock lasts while its file is open
 
 
 def claim(config: Config, task: str) -> Path:
@@ -66,7 +66,7 @@ def claim(config: Config, task: str) -> Path:
 
 
 def refuse_own_source(config: Config, out: Path) -> None:
-    """Raises RefusedError where the run that is overwritten is the one that is begun from."""
+    """Raises RefusedError where --overwrite would remove the run that --init or --resume reads."""
     if not config.overwrite:
         return
     if config.resume == "auto" or config.requeue:
@@ -88,13 +88,13 @@ def refuse_own_source(config: Config, out: Path) -> None:
 
 
 def _holds_run(path: Path) -> bool:
-    """Whether there is anything of a run; one that was refused has left an empty file."""
+    """Whether a directory has a checkpoint or metrics; a refused run leaves only an empty file."""
     lines = path / METRICS
     return bool(checkpoint.all_in(path)) or (lines.exists() and lines.stat().st_size > 0)
 
 
 def _goes_on(path: Path, resume: str) -> bool:
-    """Whether the run in the directory goes on: with "auto", or the path that it began from."""
+    """Whether --resume continues the run in a directory: with "auto", or the run's own --resume."""
     config = path / CONFIG
     if resume in ("auto", "never") or not config.exists():
         return resume == "auto"
@@ -132,7 +132,7 @@ def _lock(path: Path) -> None:
 
 
 def begin(config: Config, out: Path, at: Position) -> None:
-    """Write what a run begins with, now that it is certain that it goes on from a position.
+    """Write the configuration, and remove the metrics after the position where the run goes on.
 
     Raises RefusedError when that cannot be written.
     """
@@ -148,7 +148,7 @@ def begin(config: Config, out: Path, at: Position) -> None:
 
 
 def clear(path: Path) -> None:
-    """Remove what a run wrote, and leave what others put there."""
+    """Remove the files that a run wrote, and leave all others."""
     checkpoint.remove_all(path)
     for name in (CONFIG, EVALUATION):
         (path / name).unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def _new_directory(task: str) -> Path:
     path, count = Path("runs", stem), 1
     while True:
         try:
-            # Which one of several runs of the same second can.
+            # Of several runs that start in the same second, only one can make it.
             files.make_directory(path, exist_ok=False)
             return path
         except FileExistsError:
@@ -192,12 +192,12 @@ class Saver:
         self.saved: Position | None = None
 
     def save(self, at: Position, log: Log) -> None:
-        """Copy the state of this moment; it is written while the training goes on."""
+        """Copy the state of the run; a thread writes it while the training goes on."""
         self.trainer.clock.progress.phase(SAVE)
         began = time.monotonic()
         problem: BaseException | None = None
         if self.writer is not None:
-            # Before the copy: one that is still being written holds as much memory again.
+            # Before the copy: a checkpoint that is still being written holds as much memory again.
             problem = self.writer.problem() or log.metrics.problem
         wrong = str(problem or self.trainer.changed_tensors())
         told = from_every_rank((rng.read(self.trainer.device), wrong))
@@ -228,14 +228,14 @@ class Saver:
                 )
             )
         if self.saved is None:
-            self.finish()  # so that what cannot be kept is found now, and on every rank
+            self.finish()  # so that an error of the first checkpoint ends every rank now
         self.saved = at
         self.trainer.clock.progress.phase(NOTHING)
 
     def look_for_room(self, saves: int) -> None:
-        """Raises RefusedError on all ranks when what is to be kept will not fit on the disk.
+        """Raises RefusedError on all ranks when the checkpoints to keep will not fit on the disk.
 
-        The run will have no more than so many ``saves``.
+        ``saves`` is the most checkpoints that the run may write.
         """
         size = self.trainer.state_bytes()
 
@@ -250,12 +250,12 @@ class Saver:
         rank_0_alone(self.wait, "write the checkpoint", self.world, self.trainer.device)
 
     def wait(self) -> None:
-        """Wait until what this rank is writing is on the disk; raises what went wrong."""
+        """Wait until this rank's checkpoint is on the disk; raises the error of its thread."""
         if self.writer is not None:
             self.writer.wait()
 
     def restore(self, path: Path | None, log: Log) -> Position:
-        """Go on from a checkpoint, or from the beginning; every rank reads it."""
+        """Restore a checkpoint, or begin without one; every rank reads it. Returns the position."""
         if path is None:
             return Position()
         weights, training = checkpoint.load(path)
@@ -282,7 +282,7 @@ class Saver:
             rng.write(training["rng"][self.world.rank], self.trainer.device)
         at = Position(**training["progress"])
         same_measure = aim(training["config"]["best"]) == aim(self.config.best)
-        # The best of another directory is not here, and what is here was not compared with it.
+        # The best checkpoint of another directory is not here, and none here was compared with it.
         is_own = path.resolve().parent == self.out.resolve()
         if same_measure and is_own:
             return at
@@ -303,7 +303,7 @@ class Saver:
             )
 
 
-# What a run goes on with as well as with anything else, and so is no change of it.
+# Flags that a resumed run may change without a word, since they do not change the training.
 OWN_AFFAIR = (
     *("options", "out", "overwrite", "resume", "init", "max_time", "requeue"),
     *("eval_only", "eval_splits"),
@@ -311,7 +311,7 @@ OWN_AFFAIR = (
 
 
 def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) -> list[str]:
-    """What differs from the run that wrote a checkpoint, as "--lr 0.001 -> 0.0003"."""
+    """The differences from the run that wrote a checkpoint, as "--lr 0.001 -> 0.0003"."""
     before, now = saved["config"], asdict(config)
     before, now = {**before, **before["options"]}, {**now, **now["options"]}
     told = []
@@ -328,13 +328,13 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
 
 
 def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, list[str]]:
-    """The checkpoint that ``--resume`` means, and a line on each that is damaged.
+    """Return the checkpoint that ``--resume`` means, and a line on each that is damaged.
 
     Raises RefusedError when a path was asked for and nothing whole is there.
     """
     if resume == "never":
         return None, []
-    # A path's run goes on too, once it has begun.
+    # A run that began from a path goes on from its own checkpoints.
     if resume == "auto" or (checkpoint.all_in(out) and not overwrite):
         return checkpoint.newest_whole(out, "type --overwrite without --resume to begin again")
     path = checkpoint.named_by(Path(resume))

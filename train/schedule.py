@@ -1,4 +1,4 @@
-"""How long a run is, how far it has come, what is due at which step, and when it has to end."""
+"""The length of a run, its position, the actions due at each step, and its deadline."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ def global_batch(config: Config, world_size: int) -> int:
 class Position:
     """The position after ``step`` steps, which have used ``samples`` samples of the stream.
 
-    ``taken`` of them were those of the last step, or 0 if nobody knows any more.
-    ``evaluated`` is false while a validation of these weights is due. ``loss`` is the newest
-    validation loss. ``best`` is the best value so far of what --best names, ``best_step`` where it
-    was, and ``since_best`` the validations behind it. ``seconds`` of training were spent,
-    validations and interruptions aside.
+    ``taken`` of them were those of the last step, or 0 if that is unknown. ``evaluated`` is false
+    while a validation of these weights is due. ``loss`` is the newest validation loss. ``best`` is
+    the best value so far of what --best names, ``best_step`` where it was, and ``since_best`` the
+    validations after it. ``seconds`` of training were spent, validations and interruptions aside.
     """
 
     step: int = 0
@@ -58,7 +57,7 @@ class Position:
     taken: int = 0
 
     def after_step(self, samples: int, seconds: float, evaluate: bool) -> Position:
-        """One step later."""
+        """The position one step later."""
         return replace(
             self,
             step=self.step + 1,
@@ -69,9 +68,9 @@ class Position:
         )
 
     def after_validation(self, loss: float, value: float, more_is_better: bool) -> Position:
-        """The same step with its validation loss, and the ``value`` that may be the best so far.
+        """The position with its validation loss, and with ``value`` if that is the best so far.
 
-        What is not a number is never the best.
+        A value that is not a number is never the best.
         """
         at = replace(self, evaluated=True, loss=loss)
         best = value if self.best is None else self.best
@@ -83,7 +82,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is due at which step: its learning rate, and behind it a validation or a checkpoint."""
+    """The learning rate of each step, and the validations and checkpoints due after it."""
 
     config: Config
     length: int  # of the data set
@@ -111,7 +110,7 @@ class Schedule:
         return self.final + (1.0 - self.final) * left[self.config.schedule]
 
     def is_due(self, every: int | str, step: int, samples: int, taken: int) -> bool:
-        """Whether it is due behind a step that took so many samples, up to ``samples`` of all."""
+        """Whether an action is due after a step of ``taken`` samples, the last of ``samples``."""
         if step == self.steps:
             return True
         if every == EPOCH:
@@ -119,7 +118,7 @@ class Schedule:
         return bool(every) and step % int(every) == 0
 
     def times(self, every: int | str) -> int:
-        """How often that is due in the whole run, the last step aside."""
+        """How often an action is due in the whole run, the last step aside."""
         if every == EPOCH:
             return int(self.steps * self.batch // self.length)
         return self.steps // int(every) if every else 0
@@ -129,7 +128,7 @@ class Schedule:
         return self.config.patience is not None and at.since_best >= self.config.patience
 
     def complete(self, at: Position) -> bool:
-        """Whether nothing is left to do."""
+        """Whether no step and no validation is left to do."""
         return at.evaluated and (at.step >= self.steps or self.is_impatient(at))
 
     def worth_saving(self, at: Position) -> bool:
@@ -146,11 +145,11 @@ class Schedule:
 
 
 def schedule(config: Config, length: int, batch: float) -> Schedule:
-    """What the flags ask for, of ``length`` samples in steps of ``batch``, on the mean.
+    """Make the schedule of the flags, for ``length`` samples in steps of ``batch`` on the mean.
 
-    With ``--epochs`` the last step is completed by samples of the next epoch, as every other step
-    is that an epoch ends in. Raises RefusedError when the flags contradict each other, or count
-    epochs that have no end.
+    With ``--epochs`` the last step is completed by samples of the next epoch, as is every step in
+    which an epoch ends. Raises RefusedError when the flags contradict each other, or count epochs
+    that have no end.
     """
     if length == NO_END and (config.epochs or EPOCH in (config.eval_every, config.save_every)):
         raise shared_refusal(
@@ -196,9 +195,9 @@ SAVES, MOST_SHARE = 2.0, 0.5
 
 
 class Deadline:
-    """When this process has to begin its last save: in time, or once a signal was ``noted``.
+    """Decides when to begin the last save: in time for the deadline, or once a signal is ``noted``.
 
-    ``started`` is a Unix time, as that of Slurm; from then on a clock counts that nobody sets.
+    ``started`` is a Unix time, as Slurm's is; from then on the monotonic clock counts.
     """
 
     def __init__(
@@ -220,7 +219,7 @@ class Deadline:
         self.longest_save_s = 0.0
 
     def saved_in(self, took_s: float) -> None:
-        """A checkpoint was on the disk after so many seconds."""
+        """Take into account that a checkpoint took so many seconds."""
         self.longest_save_s = max(self.longest_save_s, took_s)
 
     def margin_s(self) -> float:
@@ -233,7 +232,7 @@ class Deadline:
         return bool(self.reason())
 
     def reason(self) -> str:
-        """Why this process wants to stop; nothing if it does not."""
+        """The reason why this process wants to stop; "" if it does not."""
         if self.noted:
             return self.noted[0]
         gone = time.monotonic() - self.started

@@ -1,4 +1,4 @@
-"""What a person sees: lines, and on a terminal one line that is redrawn in place."""
+"""Write a run's output for the user: lines, and on a terminal a bar that is redrawn in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
 def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
     """How many columns a line on ``stream`` may have; None where no terminal shows it.
 
-    A launcher that reads its workers through pipes says how many its own terminal has left.
+    A launcher that reads its workers through pipes sets SPAWNLAUNCH_TERMINAL_COLUMNS to what its
+    own terminal has left.
     """
     if stream.isatty():
         return shutil.get_terminal_size().columns
@@ -27,10 +28,10 @@ def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
 
 
 class Screen:
-    """Lines on a stream; on a terminal of some columns a bar, tqdm's, where that is installed.
+    """Writes lines to a stream, and on a terminal a progress bar, if tqdm is installed.
 
-    Without a stream nothing is said, which is how every rank but 0 reports. One that can no longer
-    be written to, such as a pipe whose reader has left, ends no training either.
+    Without a stream, as on every rank but 0, it writes nothing. A stream that can no longer be
+    written to, such as a pipe without a reader, does not end the training.
     """
 
     def __init__(self, stream: TextIO | None, columns: int | None = None) -> None:
@@ -40,7 +41,7 @@ class Screen:
         self.bar: Any = None
 
     def line(self, text: str) -> None:
-        """A line that stays; on a terminal it takes the place of the bar."""
+        """Print a line that stays; on a terminal it replaces the bar."""
         if self.stream is None:
             return
         # A log in the C locale takes no "é", and a run should not end over that.
@@ -52,7 +53,7 @@ class Screen:
             print(text, file=self.stream, flush=True)
 
     def progress(self, step: int, steps: int, note: str = "") -> None:
-        """Step ``step`` of ``steps`` is done; a log has a line for it only if there is a note."""
+        """Show that ``step`` of ``steps`` is done; without a bar, print a line for a note only."""
         if self.columns is not None and self.stream is not None:
             with self._on_stream():
                 if self.bar is None:
@@ -66,7 +67,7 @@ class Screen:
             self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
 
     def close(self) -> None:
-        """No more bar."""
+        """Remove the bar."""
         if self.bar is not None:
             with self._on_stream():
                 self.bar.close()
@@ -74,12 +75,12 @@ class Screen:
 
     @contextmanager
     def _on_stream(self) -> Iterator[None]:
-        """Write in here; where that fails, it is said once, and nothing is written any more."""
+        """Run a block that writes; after an error, report it once, and write nothing more."""
         try:
             yield
         except OSError as error:
             assert self.stream is not None
-            # What the stream still holds goes nowhere, or its last flush would fail as well.
+            # The stream's buffer goes to /dev/null; else its last flush would fail as well.
             with open(os.devnull, "w", encoding="ascii") as nowhere:
                 os.dup2(nowhere.fileno(), self.stream.fileno())
             self.stream = self.bar = None
@@ -96,12 +97,12 @@ def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:
         file=stream,
         bar_format=shape,
         ncols=columns,
-        # tqdm takes a terminal that does not know its size for one without room; this says 24.
+        # On a terminal of unknown size tqdm assumes that there is no room; shutil returns 24.
         nrows=shutil.get_terminal_size().lines,
         leave=False,
     )
 
 
 def printable(text: str) -> str:
-    """The text without control characters, which a model that has learned little may draw."""
+    """The text without control characters, which a model that has learned little may generate."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,8 +1,8 @@
-"""How samples get into loader processes: tensors and arrays are mapped there, and not copied.
+"""Send samples to loader processes, which map tensors and arrays and do not copy them.
 
 ``torch.save`` writes the samples once, to a file that has no name, and each loader process maps it
-copy-on-write: the pages are there once, and what one process changes it alone sees. An array that
-is mapped from a file is mapped from it again.
+copy-on-write: the processes share the pages, and a process alone sees its own changes. An array
+that is mapped from a file is mapped from that file again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from .find import task_class
 
 
 class Shipped:
-    """Something of a task's that is pickled for another process, which may not know the task.
+    """Wraps an object of a task to pickle it for a process that may not know the task.
 
     A child of multiprocessing can import what has an importable name. A class in a file that was
-    loaded by its path has none, so the child loads that file before it unpickles the rest. What
-    cannot be pickled, as a class that a function defines, is made there again by the ``recipe``.
+    loaded by its path has none, so the child loads that file before it unpickles the rest. An
+    object that cannot be pickled, as one of a class inside a function, is made there again by the
+    ``recipe``.
     """
 
     def __init__(self, task: str, content: Any, recipe: Any) -> None:
@@ -68,7 +69,7 @@ class Shipped:
 
 
 def _save(content: Any) -> Any:
-    """Write to memory where the system has such files, else to the directory for temporary ones."""
+    """Write to a file in memory where the system has such files, else to a temporary file."""
     if hasattr(os, "memfd_create"):  # Linux
         file: Any = os.fdopen(os.memfd_create("samples"), "w+b")
     else:
@@ -91,7 +92,7 @@ def _array(values: torch.Tensor) -> Any:
 
 
 def _reduce_map(array: np.memmap[Any, Any]) -> Any:
-    """An array in a file, or a part of it; one that holds changes of its own is sent as it is."""
+    """Pickle a mapped array as its place in the file; one with changes of its own is sent whole."""
     root: Any = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -114,7 +115,7 @@ class _Pickler(pickle.Pickler):
 
 
 def end_with_rank(_worker: int) -> None:
-    """End this loader process when its rank has ended, however that came about.
+    """End this loader process when its rank has ended, for any reason.
 
     It is no child of the rank but of the fork server, which in turn stays as long as it has
     children. So a thread waits on a pipe that the rank alone holds the other end of.
@@ -124,6 +125,6 @@ def end_with_rank(_worker: int) -> None:
 
     def watch() -> None:
         rank.join()
-        os._exit(1)  # whatever the other threads are doing; nobody is left to read what they say
+        os._exit(1)  # whatever the other threads do: their output has no reader left
 
     threading.Thread(target=watch, name="watch the rank", daemon=True).start()

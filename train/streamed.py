@@ -1,4 +1,4 @@
-"""Samples that have no index, as those of an IterableDataset, and come one after the other.
+"""Read samples that have no index, as those of an IterableDataset, one after the other.
 
 Every rank reads all of them and keeps its share. So each step has the samples that it has on any
 number of ranks, if the data set gives the same ones each time, and to every rank. A resumed run
@@ -26,7 +26,7 @@ from .order import Order
 
 
 class State(NamedTuple):
-    """Where a data set is: in which pass, at which place of all passes, and its ``state_dict``."""
+    """A position in a data set: the pass, the place in all passes, and its ``state_dict``."""
 
     number: int = 0
     place: int = 0
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Passes:
-    """Reads all samples in turn, pass after pass; what they draw follows from their places."""
+    """Reads all samples in turn, pass after pass; a sample's place seeds what it draws."""
 
     def __init__(self, reader: Reader, state: State) -> None:
         self.samples: Any = reader.samples
@@ -47,18 +47,18 @@ class Passes:
         if hasattr(self.samples, "set_epoch"):
             self.samples.set_epoch(self.number)
         if own not in (None, {}):
-            self.samples.load_state_dict(copy.deepcopy(own))  # which may change it
+            self.samples.load_state_dict(copy.deepcopy(own))  # the data set may change it
         return iter(self.samples)
 
     def take(self) -> Any:
-        """The next sample of this pass, or NO_MORE."""
+        """Return the next sample of this pass, or NO_MORE."""
         seed_sample(self.seed, self.split, self.place)
         sample = next(self.coming, NO_MORE)
         self.place += sample is not NO_MORE
         return sample
 
     def take_on(self) -> Any:
-        """The next sample of this pass, or the first of the one behind it."""
+        """Return the next sample of this pass, or the first of the next pass."""
         for _ in range(2):
             if (sample := self.take()) is not NO_MORE:
                 return sample
@@ -70,12 +70,12 @@ class Passes:
         )
 
     def state(self) -> State:
-        """Where the data set is now."""
+        """The present position in the data set."""
         return State(self.number, self.place, own_state(self.samples))
 
 
 class Trained(IterableDataset[Any]):
-    """The batches of one rank from a position on, each with the state behind its step, pickled."""
+    """The batches of one rank from a position on, each with the pickled state after its step."""
 
     def __init__(self, reader: Reader, order: Order, first: int, steps: int, state: State) -> None:
         self.reader, self.order = reader, order
@@ -118,10 +118,10 @@ class Evaluated(IterableDataset[Any]):
 
 
 class Stream:
-    """The batches that train, of samples that come one after the other; and how far they came."""
+    """The training batches of samples without an index, and the position in their data set."""
 
     def __init__(self, reader: Reader, order: Order) -> None:
-        """Reads the first samples, which are tried out: ``reader`` then has them by their index.
+        """Read the samples of the first step, which is tried out; ``reader`` has their index then.
 
         Raises RefusedError on all ranks where they are not the same for all.
         """
@@ -134,7 +134,7 @@ class Stream:
         reader.first.append(passes.take_on())
         # A state may leave something out, as a buffer in which samples are shuffled.
         self.keeps = state.samples is not None
-        if self.keeps and reader.start not in (None, {}):  # else it would not begin anew
+        if self.keeps and reader.start not in (None, {}):  # else it could not be set back
             again = Passes(reader, state).take_on()
             self.keeps = digest(again) == digest(reader.first[-1])
         agree(
@@ -144,14 +144,14 @@ class Stream:
         )
 
     def batches(self, first: int, steps: int, workers: int, device: torch.device) -> Iterator[Any]:
-        """The batches of this rank; one more process at most reads them, for each reads all."""
+        """Yield the batches of this rank; one loader process at most, for each would read all."""
         self.reader.first = None
         trained = Trained(self.reader, self.order, first, steps, pickle.loads(self.state))
         for batch, self.state in Feed(trained, None, min(workers, 1), device):
             yield batch
 
     def promise(self) -> str:
-        """A line on what holds of such samples."""
+        """A line for the user on how such samples are read."""
         goes_on = "goes on from their state_dict" if self.keeps else "reads the earlier ones again"
         return (
             "samples without an index: every rank reads all of them; steps are the same on any "
@@ -159,7 +159,7 @@ class Stream:
         )
 
     def record(self) -> tuple[Any, ...]:
-        """What ``go_on`` takes."""
+        """The record that ``go_on`` takes."""
         state: State = pickle.loads(self.state)
         return tuple(state if self.keeps else state._replace(samples=None))
 
@@ -170,7 +170,7 @@ class Stream:
 
 
 def digest(value: Any) -> int:
-    """A number that two samples of different numbers or texts hardly share; other things have 0."""
+    """A checksum of the numbers and texts in a sample; values of other types count as 0."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().to_dense().float().numpy()
     if isinstance(value, np.ndarray):

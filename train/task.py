@@ -1,4 +1,4 @@
-"""What a task provides; the loop knows nothing else about what it trains.
+"""The hooks that a task provides; the loop knows nothing else about a task.
 
 ``Task`` has a default for every hook but three: ``model``, ``dataset`` and ``loss``. A class that
 does not inherit from it is given those defaults. The parameters of the class's constructor are
@@ -31,7 +31,7 @@ TOGETHER = (
 class Samples(Protocol):
     """A map-style data set: item ``i`` depends on ``i`` alone, never on what was read before.
 
-    An IterableDataset is taken too; ``streamed`` says what it has to keep to.
+    An IterableDataset is accepted too; ``streamed`` has the rules for it.
     """
 
     def __len__(self) -> int: ...
@@ -40,7 +40,7 @@ class Samples(Protocol):
 
 
 class Task:
-    """What is trained, on which samples; every public attribute here is a hook."""
+    """A model, its loss, and the samples to train it on; every public attribute here is a hook."""
 
     #: begins the name of the default output directory; by default the class's name
     name: str = ""
@@ -54,18 +54,18 @@ class Task:
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     def model(self) -> nn.Module:
-        """A fresh model on the CPU; its weights come from torch's default generator alone."""
+        """Return a new model on the CPU; its weights come from torch's default generator alone."""
         raise NotImplementedError
 
     def dataset(self, split: str) -> Samples:
-        """The samples of the split "train" or "validation"; no sample is in both.
+        """Return the samples of the split "train" or "validation"; no sample is in both.
 
-        Others, such as "test", are asked for by ``--eval-splits`` alone.
+        Only ``--eval-splits`` asks for other splits, such as "test".
         """
         raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor | float]:
-        """The SUM of the losses of a collated batch and the COUNT of terms in it, both 0-d.
+        """Return the SUM of the losses of a collated batch and the COUNT of terms in it, both 0-d.
 
         Sums and counts of several ranks can be added; means cannot, when batches are uneven. The
         count may be a plain number, such as ``len(batch)``. ``model`` is what ``model()`` made, on
@@ -74,42 +74,43 @@ class Task:
         raise NotImplementedError
 
     def describe(self) -> str:
-        """One line on the data, with whatever identifies them; a resumed run must have the same.
+        """Return a line that describes and identifies the data; a resumed run must have the same.
 
         By default the numbers of samples.
         """
         return ""
 
     def prepare(self, directory: Path) -> None:
-        """Work that one process does for all, such as tokenizing, before anything else is asked.
+        """Do the work that one process does for all, such as tokenizing, before other hooks run.
 
-        Rank 0 calls it alone, the others wait; what it leaves in ``directory`` all of them see.
+        Rank 0 alone calls it, and the others wait. All ranks can read what it writes to
+        ``directory``.
         """
 
     def prepared(self, directory: Path) -> None:
-        """Take up what ``prepare`` left; every rank calls it."""
+        """Load what ``prepare`` wrote; every rank calls it."""
 
     def lengths(self, samples: Samples) -> Sequence[int]:
-        """The tokens of each sample that trains: those of like lengths are taken together.
+        """Return the tokens of each training sample; samples of like lengths share a step.
 
-        An array or a memory map of whole numbers; a map is shared by the ranks of a node.
+        They are an array or a memory map of whole numbers; the ranks of a node share a map.
         """
         raise NotImplementedError
 
     def collate(self, samples: list[Any]) -> Any:
-        """A batch of samples; by default torch's default_collate."""
+        """Return a batch of samples; by default torch's default_collate makes it."""
         return default_collate(samples)
 
     def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
-        """An optimizer of any parameters, in groups with rates of their own; by default AdamW.
+        """Return an optimizer of any parameters, in groups with rates of their own; None for AdamW.
 
-        ``lr`` is that of the flag. At every step the loop sets each group's rate to the share of
-        it that the schedule says.
+        ``lr`` is that of the flag. At every step the loop sets each group's rate to the schedule's
+        share of it.
         """
         return None
 
     def measure(self, model: nn.Module, batch: Any) -> Mapping[str, Tensor | float]:
-        """Sums over a validation batch: "loss", "count", and what else ``report`` needs.
+        """Return sums over a validation batch: "loss", "count", and others that ``report`` needs.
 
         They are added up over all batches and ranks, each of a shape of its own, such as (classes,
         classes) for a confusion matrix. By default what ``loss`` returns.
@@ -118,25 +119,25 @@ class Task:
         return {"loss": loss, "count": count}
 
     def report(self, sums: Mapping[str, Tensor]) -> Mapping[str, float | Tensor]:
-        """Numbers to log, from the sums over all validation samples; by default none."""
+        """Return numbers to log, from the sums over all validation samples; by default none."""
         return {}
 
     def show(self, sums: Mapping[str, Tensor]) -> str:
-        """A table for a person, from the sums over all samples of a split, at the end of a run."""
+        """Return a table to print after a run, from the sums over all samples of a split."""
         return ""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """What the task itself counts or keeps while the run goes on; by default nothing.
+        """Return the state that the task itself changes during the run; by default none.
 
-        Tensors, numbers, texts and containers of them. A checkpoint has that of rank 0.
+        It holds tensors, numbers, texts and containers of them. A checkpoint has that of rank 0.
         """
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` returned; every rank calls it."""
+        """Restore the state that ``state_dict`` returned; every rank calls it."""
 
     def sample(self, model: nn.Module, seed: int) -> str:
-        """A short text that shows what the model does, the same for the same weights and seed."""
+        """Return a short example of the model's output, the same for the same weights and seed."""
         return ""
 
     def export(self, model: nn.Module, directory: Path) -> None:
@@ -150,8 +151,8 @@ NEEDED = ("model", "dataset", "loss")
 def complete(cls: type) -> None:
     """Give a task's class the defaults of the hooks that it does not have.
 
-    Raises RefusedError when it lacks a hook that has no default, has half of two that go together,
-    or has one with other parameters than the loop will call.
+    Raises RefusedError when it lacks a hook that has no default, has one hook of a pair without the
+    other, or has one with other parameters than the loop will pass.
     """
     for name in HOOKS:
         if not hasattr(cls, name):
@@ -204,10 +205,10 @@ def split_of(splits: Mapping[str, T], name: str) -> T:
 
 
 def name_of(task: Task) -> str:
-    """What the task is called."""
+    """The name of a task; by default its class's name in lower case."""
     return str(task.name or type(task).__name__.lower())
 
 
 def unit_of(task: Task) -> str:
-    """What a loss is measured in, with a space before it; nothing if the task does not say."""
+    """The unit of a loss, with a space before it; "" if the task names none."""
     return f" {task.unit}" if task.unit else ""

@@ -1,4 +1,4 @@
-"""Where numbers go besides the run's own file: TensorBoard, and Weights & Biases."""
+"""Send the numbers of a run to TensorBoard, and to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .exit import deaf_children
 
 
 class Tracker(NamedTuple):
-    """What takes the numbers of a step: those that all ranks share, and those of this rank."""
+    """Takes the numbers of a step: those that all ranks share, and those of this rank."""
 
     log: Callable[[int, Mapping[str, Any], Mapping[str, float]], None]
     close: Callable[[], None]  # writes what is left
 
 
 def trackers(config: Config, out: Path, world: World) -> list[Tracker]:
-    """Those that were asked for; none by default.
+    """Return the trackers that the flags ask for; none by default.
 
     Raises RefusedError on all ranks together where what they need is not installed.
     """
@@ -41,7 +41,7 @@ def trackers(config: Config, out: Path, world: World) -> list[Tracker]:
 
 
 def _tensorboard(writer: Any) -> Tracker:
-    """Shared numbers as scalars, written by rank 0."""
+    """Return a tracker that writes shared numbers as scalars, for rank 0."""
 
     def log(step: int, shared: Mapping[str, Any], _own: Mapping[str, float]) -> None:
         for name, value in _numbers(shared).items():
@@ -55,7 +55,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _run(project: str, config: Config, out: Path, world: World) -> Any:
-    """One run per rank in one group, so that a slow rank can be seen beside the others.
+    """Begin this rank's run, in a group with those of all ranks, so that a slow one stands out.
 
     The id is the same after a resume, so that its numbers go on in the same run.
     """

@@ -1,4 +1,4 @@
-"""One step of the training, and one evaluation: ``Trainer.train_step`` and ``Trainer.evaluate``.
+"""The training step and the evaluation: ``Trainer.train_step`` and ``Trainer.evaluate``.
 
 ``examples/plain_ddp.py`` is the same without what this adds: losses and gradients that are exact
 for any number of ranks, several passes per step, and half precision.
@@ -64,7 +64,7 @@ class Trainer:
         self.clock = Clock(device)
         model = build_model(task, config, world, device)
         self.bare = model.to(device)
-        if not model.training:  # as from_pretrained leaves it; a part of it that is so was put so
+        if not model.training:  # as from_pretrained leaves it; only a part in eval mode is meant so
             model.train()
         self.learning = learning_of(self.bare)
         self.requires_grad = [p.requires_grad for p in self.bare.parameters()]
@@ -72,7 +72,7 @@ class Trainer:
         self.optimizer = optimizers.make(task, self.bare, list(self.learning.values()), config)
         self.names = optimizers.names_in(self.optimizer, self.bare)
         in_optimizer = {name for group in self.names for name in group}
-        # In the order of the model, which all ranks have alike: their norms are added up in it.
+        # In the order of the model, the same on all ranks: their norms are added up in it.
         self.optimized = [p for n, p in self.bare.named_parameters() if n in in_optimizer]
         self.first_groups = copy.deepcopy(  # an optimizer may keep state in its own
             [
@@ -83,7 +83,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
-        # Inside of the wrapper: so the compiler can overlap communication, and validations have it.
+        # Inside of the wrapper: so the compiler can overlap communication, and validations use it.
         self.model: nn.Module = torch.compile(self.bare) if config.compile else self.bare  # type: ignore[assignment]
         self.ddp = self._data_parallel() if world.size > 1 else None
         self.loss: Callable[[Any], Any] = self.ddp or functools.partial(task.loss, self.model)
@@ -127,14 +127,14 @@ class Trainer:
         if self.device.type != "cpu" or self.scaler.is_enabled() or (norm + totals[0]).isfinite():
             self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.bare.zero_grad()  # those too that the optimizer of a task leaves alone
+        self.bare.zero_grad()  # also of parameters that the task's optimizer does not have
         clock.stop()
         return Step(torch.cat((totals, norm.double()[None])), torch.stack(losses))
 
     def evaluate(
         self, batches: Iterator[Any], rounds: int | None, wants_stop: Callable[[], bool]
     ) -> dict[str, Tensor] | None:
-        """The sums of the task over the samples of all ranks, float64 on the CPU.
+        """Return the task's sums over the samples of all ranks, as float64 on the CPU.
 
         Every rank takes part in so many ``rounds``, of one batch or none; without a number each has
         as many. None if the ranks agreed to stop.
@@ -180,29 +180,30 @@ class Trainer:
             find_unused_parameters=self.config.find_unused,
             bucket_cap_mb=self.config.bucket_mb,
         )
-        # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
-        # holds must be the same after a resume, and so it is a constant that need not be sent.
+        # The wrapper sends rank 0's buffers around before every forward pass. A buffer that no
+        # checkpoint holds must be the same after a resume, and so it is a constant that need not be
+        # sent.
         kept = self.bare.state_dict()
         wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
         halved = self.config.gradient_dtype == "bf16"
         hook = default_hooks.bf16_compress_hook if halved else default_hooks.allreduce_hook
-        # It holds no trainer, which holds the wrapper: Python cannot see that circle, as a part of
-        # it is in C++, and the wrapper has to go before its process group.
-        # A lambda, since annotations that are texts are refused.
+        # The hook must not hold the trainer, which holds the wrapper: Python cannot free that
+        # cycle, a part of which is in C++, and the wrapper has to go before its process group. A
+        # lambda, since annotations that are texts are refused.
         wrapped.register_comm_hook((self.clock, hook), lambda to, bucket: timed(to, bucket))
         return wrapped
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The precision that forward passes run in."""
+        """The context that sets the precision of forward passes."""
         half = HALVES.get(self.config.precision)
         return torch.autocast(self.device.type, half) if half else nullcontext()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Have the model in eval mode, and no gradients; afterwards each module in its own mode.
+        """Put the model into eval mode without gradients, and restore each module's mode after it.
 
-        It draws the same random numbers each time, whatever was drawn before, and training goes on
-        as if it had drawn none.
+        The block draws the same random numbers each time, whatever was drawn before, and training
+        goes on as if it had drawn none.
         """
         modes = [(module, module.training) for module in self.bare.modules()]
         self.bare.eval()
@@ -210,7 +211,7 @@ class Trainer:
             with torch.no_grad(), rng.aside(self.config.seed, self.world.rank, self.device):
                 yield
         finally:
-            self.bare.train()  # which a model may have its own of, as one that merges weights
+            self.bare.train()  # a model may have its own train(), as one that merges weights
             for module, mode in modes:
                 module.training = mode
 
@@ -268,7 +269,7 @@ class Trainer:
             )
 
     def changed_tensors(self) -> str:
-        """What has become of parameters and buffers that have another shape now; "": nothing."""
+        """The error for the first parameter or buffer that has another shape now; "" for none."""
         now = self._shapes()
         changed = [n for n in {**self.tensors, **now} if self.tensors.get(n) != now.get(n)]
         if not changed:
@@ -286,11 +287,11 @@ class Trainer:
 
     @torch.no_grad()
     def share_buffers(self) -> None:
-        """Have rank 0's buffers on every rank, as a checkpoint has them.
+        """Copy rank 0's buffers, which a checkpoint has, to every rank.
 
-        The wrapper does so before each forward pass of the training, which may change them again:
-        the running means of BatchNorm are of the rank's own samples then. Raises StoppedError on
-        all ranks where one has a buffer of another shape than at the start.
+        The wrapper does so before each forward pass of the training, and the pass may change them
+        again: the running means of BatchNorm are of the rank's own samples then. Raises
+        StoppedError on all ranks where one has a buffer of another shape than at the start.
         """
         for wrong in filter(None, from_every_rank(self.changed_tensors())):
             raise StoppedError(wrong)
@@ -319,7 +320,7 @@ class Trainer:
         return max(float(made["lr"]) for made in self.first_groups) * share
 
     def state_bytes(self) -> int:
-        """About what a checkpoint takes; of a task's own optimizer nothing is known."""
+        """The approximate bytes of a checkpoint, without the state of a task's own optimizer."""
         weights = (v for v in self.bare.state_dict().values() if isinstance(v, Tensor))
         moments = () if has(self.task, "optimizer") else (*self.optimized, *self.optimized)
         return sum(v.numel() * v.element_size() for v in (*weights, *moments))
@@ -335,7 +336,7 @@ class Trainer:
         return copied(self.bare.state_dict()), copied(rest)
 
     def load(self, weights: dict[str, Any], rest: dict[str, Any]) -> None:
-        """Go on from what ``state`` returned.
+        """Restore what ``state`` returned.
 
         Raises RuntimeError or ValueError where it is of another model or optimizer.
         """
@@ -343,7 +344,8 @@ class Trainer:
         state, was = optimizers.by_name(
             rest["optimizer"], rest["names"], rest["groups"], self.names
         )
-        # On a CPU it keeps the tensors that it is given, and these are mapped from a file.
+        # On a CPU the optimizer keeps the tensors that it is given, and these are mapped from a
+        # file.
         self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
         optimizers.use_changed(self.optimizer, was, self.first_groups)
         if rest["scaler"]:  # else the run that wrote it had another --precision
@@ -363,7 +365,7 @@ class Loss(nn.Module):
         self.of = functools.partial(task.loss, model)
 
     def forward(self, batch: Any) -> Any:
-        """What the task makes of a batch."""
+        """Return the task's loss for a batch."""
         return self.of(batch)
 
 
@@ -376,7 +378,7 @@ def timed(to: tuple[Clock, Any], bucket: Any) -> torch.futures.Future[Tensor]:
 
 
 def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
-    """What loss() returned. Raises RefusedError unless it is a sum to learn from, and a count."""
+    """Check loss()'s result. Raises RefusedError unless it is a sum to learn from, and a count."""
     what = ""
     try:
         loss_sum, count = found
@@ -400,7 +402,7 @@ def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
 def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
     """The shapes of the sums, from the first rank that has any; {} where none has.
 
-    Raises StoppedError on all ranks when one has something ``wrong`` to tell, or other sums.
+    Raises StoppedError on all ranks when one reports something ``wrong``, or has other sums.
     """
     told = from_every_rank((dict(shapes), wrong))
     for text in filter(None, (text for _, text in told)):

@@ -1,4 +1,4 @@
-"""The parts of a run, made and tried out before its first step; and its validations."""
+"""Make the parts of a run, try them out before its first step, and run its validations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .watch import Watch
 
 
 class Place(NamedTuple):
-    """Where a run happens, and where it writes."""
+    """The world and device of a run on this rank, and its outputs."""
 
     world: World
     device: torch.device
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What an evaluation found: the loss, the report of the task, and the sums behind both."""
+    """The results of an evaluation: the loss, the task's report, and the sums both come from."""
 
     loss: float
     report: dict[str, float]
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
 
 
 class Training:
-    """All that the steps of a run need; and its validations."""
+    """Holds all that the steps of a run need, and runs its validations."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Training:
         wants_stop: Callable[[], bool],
         order: Mapping[str, Any] | None = None,
     ) -> None:
-        """``order`` is that of the run that goes on, as its checkpoint has it."""
+        """``order`` is the record in the checkpoint of the run that is resumed."""
         self.task = task = readers.task
         self.config = config
         self.place = place
@@ -85,7 +85,8 @@ class Training:
         }
         self.samples = {"train": samples_of(self.reader, self.order)}
         self.samples |= {split: samples_of(readers[split], None) for split in self.evaluators}
-        # All that is alike on all ranks is made: from here on each draws numbers of its own.
+        # All that must be the same on all ranks is made; from here on each rank draws its own
+        # numbers.
         rng.seed(config.seed, world.rank)
         self.watch = Watch(self.order, device, config)
         self.log = Log(
@@ -102,7 +103,7 @@ class Training:
             place.screen.line(line)
 
     def _try_out(self) -> str:
-        """Refuse a task whose loss or gradients are not what they have to be, by its first batch.
+        """Refuse a task if the loss or the gradients of its first batch cannot be used.
 
         Returns the names of parameters that have no gradient.
         """
@@ -139,7 +140,7 @@ class Training:
         return iter(Feed(self.reader, order, self.workers, device))
 
     def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
-        """What is wanted of each split at the end; ``last`` is the validation before it."""
+        """Evaluate the splits of --eval-splits at the end; ``last`` is the last validation."""
         known = {} if last is None else {"validation": last}
         return {
             split: known.get(split) or self._measured(self.evaluators[split](lambda: False) or {})
@@ -154,7 +155,7 @@ class Training:
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
     def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
-        """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
+        """Validate; return the position, whether the ranks agreed to stop, or else the results."""
         self.log.clock.progress.phase(VALIDATE)
         sums = self.evaluators["validation"](self.wants_stop)
         self.log.clock.progress.phase(NOTHING)
@@ -181,7 +182,7 @@ SHOWN = 64  # characters of a wrong report
 
 
 def unfit(report: Any, best: str) -> str:
-    """Why a report cannot be logged, or has not what is compared; "" if it is right."""
+    """The reason why a report cannot be logged, or lacks the measure of --best; or ""."""
     try:
         _ = {name: float(value) for name, value in report.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):

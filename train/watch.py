@@ -1,4 +1,4 @@
-"""What becomes of a run in which a loss or a gradient is not finite."""
+"""Stop a run in which a loss or a gradient is not finite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .log import Step
 from .order import Order
 
 # The scaler of half precision halves its scale after each step that is not finite, and leaves that
-# step out: so it finds the scale. When it has done so this often in a row, no scale helps.
+# step out, until the scale fits. After this many such steps in a row no scale helps.
 HALVINGS = 32
 LAG = 2  # steps that the device may be behind
 SHOWN = 64  # samples named in a message
@@ -31,7 +31,7 @@ class _Unseen(NamedTuple):
 
 
 class Watch:
-    """The steps that nobody has looked at yet."""
+    """Checks that losses and gradients are finite, on a device some steps later."""
 
     def __init__(self, order: Order, device: torch.device, config: Config) -> None:
         self.order = order
@@ -41,10 +41,10 @@ class Watch:
         self.unseen: deque[_Unseen] = deque()
 
     def look(self, step: int, first: int, result: Step) -> bool:
-        """Whether the ranks agreed to stop; ``first`` is where in the stream the step began.
+        """Check a step from ``first`` of the stream on; return whether the ranks agreed to stop.
 
-        Raises StoppedError on every rank when the loss of a step was not finite on one of them, or
-        the gradient. On a device it looks at a step before this one.
+        Raises StoppedError on every rank when the loss of a step is not finite on one of them, or
+        the gradient. On a device it checks an earlier step than this one.
         """
         totals, arrived = result.totals, None
         if self.on_device:
@@ -59,7 +59,7 @@ class Watch:
         return stop
 
     def look_at_all(self) -> None:
-        """Wait for the device and look at every step; raises as ``look`` does."""
+        """Wait for the device and check all steps that are left; raises as ``look`` does."""
         while self.unseen:
             self._see(self.unseen.popleft())
 
@@ -77,7 +77,7 @@ class Watch:
         return bool(stops)
 
     def _culprits(self, seen: _Unseen) -> str:
-        """What this rank has to say about a loss that is not finite; nothing if its own is."""
+        """An error that names the samples of this rank's loss if that is not finite; else ""."""
         for micro, loss in enumerate(seen.losses.tolist()):
             if not math.isfinite(loss):
                 samples = self.order.batch(seen.first, micro).indices

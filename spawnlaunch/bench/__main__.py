@@ -1,4 +1,4 @@
-"""The bench's entry: as a rank take part; else start ranks, or look at what was measured before."""
+"""The bench's entry: take part as a rank; else start ranks, or show an earlier bench."""
 
 import sys
 
@@ -43,10 +43,10 @@ def main() -> int:
         if options.show:
             return _show(options, options.show)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
-            os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
+            os.environ.pop(witness.WITNESS, None)  # nothing may run beside a measurement
             _end_in_time(options)
             environ = dict(os.environ)  # of a command
-            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # who waits warns of it
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a waiting rank would warn
             from spawnlaunch.bench import bench_rank
 
             return bench_rank.run(options, environ)
@@ -59,12 +59,12 @@ def main() -> int:
 
 
 def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: bool) -> NoReturn:
-    """Become the launcher, which starts this again in every rank, not pinned.
+    """Become the launcher, which runs this command again in every rank, not pinned.
 
-    Where this process is not for the bench alone, the launcher has one of its own.
+    Where this process does not run the bench alone, the launcher gets a process of its own.
 
-    So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
-    else says how many ranks there are, there is one for each device, or else for each CPU.
+    So the bench runs wherever the launcher does: by hand, under srun or mpirun. Where no resource
+    manager sets the number of ranks, there is one for each device, or else for each CPU.
     """
     own = 1 if options.launcher else options.nproc  # rank 0 starts the launchers
     nproc = own or (None if managers.detect(os.environ) else "auto")
@@ -84,7 +84,7 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: boo
 
 
 def _end_in_time(options: bench_request.BenchRequest) -> None:
-    """Where others have the CPUs, the import of torch alone may take longer than the budget."""
+    """End in time: on a busy machine the import of torch alone may take longer than the budget."""
     began = os.environ.setdefault(
         launcher_arms.BEGAN, str(time.monotonic() - bench_request.age_s())
     )
@@ -114,7 +114,7 @@ def _refuse_hazards() -> None:
 
 
 def _show(options: bench_request.BenchRequest, path: str) -> int:
-    """The page of a file that --json wrote."""
+    """Print the page of a file that --json wrote; return the exit status."""
     from spawnlaunch.bench import bench_page, plot, recommendation, results
 
     shown = results.read(path)

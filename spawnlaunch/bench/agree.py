@@ -1,6 +1,6 @@
-"""What all ranks agree on before anything is measured: the arms, the bindings, what can be run.
+"""Let all ranks agree, before any measurement, on the arms, the bindings and the workloads.
 
-Each rank reads its node and tells the others what it sees of it; ranks that see the same plan
+Each rank reads its node and sends the others its view of it. Ranks with the same view plan
 together, as under one launcher.
 """
 
@@ -33,11 +33,11 @@ def plan_arms(
     asked: Sequence[arms.ArmRequest],
     threads: int | None,
 ) -> dict[str, arms.Planned]:
-    """The bindings of this node's ranks under each arm, by local rank.
+    """Plan the bindings of this node's ranks under each arm, by local rank.
 
     Where ranks see different CPUs or devices, as tasks that a resource manager has bound do, each
     plans for itself, as such a task would: then the bindings are of this rank alone. `threads` is
-    what all of them compute with, if the user has said so. Raises UsageError.
+    the number for all of them, if the user has set one. Raises UsageError.
     """
     alike = len({(view.allowed, view.devices) for view in _peers(here, everyone)}) == 1
     _refuse_pinned(here, everyone)
@@ -56,7 +56,7 @@ def plan_arms(
 
 
 def own_cpus(environ: Mapping[str, str]) -> str:
-    """That each rank has CPUs of its own, and how to have them all divided."""
+    """A note that each rank has CPUs of its own, and how to let the bench divide them all."""
     given = "the ranks were given CPUs of their own, which are respected"
     if environ.get("SLURM_CPU_BIND_TYPE", "none") != "none":
         return f"{given}; start with srun --cpu-bind=none to have them all to divide"
@@ -64,7 +64,7 @@ def own_cpus(environ: Mapping[str, str]) -> str:
 
 
 def own_devices(environ: Mapping[str, str]) -> str:
-    """That each rank sees devices of its own, and how to have them see all."""
+    """A note that each rank sees other devices, and how to show all of them to each rank."""
     seen = "each rank sees other devices"
     if environment.MARK in environ:
         return f"{seen}; leave --virtual-local-rank out, and what sets their lists of devices"
@@ -92,7 +92,7 @@ def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
 
 
 def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
-    """As the launcher plans in this mode. Raises UsageError."""
+    """Plan the bindings as the launcher does in this mode. Raises UsageError."""
     request = parsing.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
     rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
     local_size = min(arm.local_size or here.local_size, here.local_size)
@@ -107,10 +107,10 @@ def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Bind
 
 
 class Agreed(NamedTuple):
-    """What all ranks have agreed on."""
+    """The arms, bindings and device on which all ranks have agreed."""
 
     names: tuple[str, ...]  # the arms that are measured
-    parts: Mapping[str, Part]  # of this rank, by arm; where it takes none, there is none
+    parts: Mapping[str, Part]  # of this rank, by arm; without the arms in which it takes no part
     device: int | None  # of this rank, for PyTorch; None: the workloads run on the CPU
     result: results.Result  # with nothing measured yet
 
@@ -118,7 +118,7 @@ class Agreed(NamedTuple):
 def agree(
     options: bench_request.BenchRequest, here: RankOnNode, group: rank_group.RankGroup
 ) -> Agreed:
-    """The arms that make a difference on some node, and what can be run. Raises UsageError."""
+    """Agree on the arms that differ on some node, and on the workloads. Raises UsageError."""
     if options.launcher and here.size > 1:
         raise errors.UsageError(
             f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
@@ -145,7 +145,7 @@ def agree(
     effects = group.exchange(
         {name: _effect(here, planned[name], mine[name], arm) for name, arm in asked.items()}
     )
-    # Of arms that are one here the one that others are compared with stays.
+    # Of arms with the same effect here, the one that others are compared with stays.
     order = sorted(asked, key=lambda name: name != options.against)
     left_out = arms.left_out({name: [each[name] for each in effects] for name in order})
     if options.against in left_out:
@@ -184,7 +184,7 @@ def agree(
 def _part(
     here: RankOnNode, arm: arms.ArmRequest, binding: apply.Binding, hosts: Sequence[str]
 ) -> Part:
-    """Ranks are counted over the nodes anew where not all of a node take part."""
+    """Return this rank's part in an arm, with new rank numbers if a node does not use all ranks."""
     rank, size, local_size = here.view.rank, here.size, here.local_size
     if arm.local_size is not None:
         local_size = arm.local_size
@@ -195,7 +195,7 @@ def _part(
 
 
 def _own(here: RankOnNode, planned: arms.Planned) -> apply.Binding | None:
-    """This rank's binding; those planned are of all local ranks, or of this one alone."""
+    """This rank's binding among those planned, which are for all local ranks or for this one."""
     mine = here.view.local_rank
     return next((each for each in planned.bindings if each.local_rank == mine), None)
 
@@ -203,7 +203,7 @@ def _own(here: RankOnNode, planned: arms.Planned) -> apply.Binding | None:
 def _effect(
     here: RankOnNode, planned: arms.Planned, binding: apply.Binding | None, arm: arms.ArmRequest
 ) -> arms.Effect | str | None:
-    """None: the arm is there, and this rank takes no part in it."""
+    """The effect of an arm on this rank, or why there is none; None if it has no part."""
     if binding is None:
         return planned.missing or None
     return arms.effect(here.node, binding, here.view.allowed, arm)
@@ -231,8 +231,8 @@ def _device(
 def _device_index(here: RankOnNode, is_own: bool) -> int | None:
     """The number of this rank's own CUDA or ROCm device; None where it has none of its own.
 
-    `is_own` says that no other rank sees the devices that this one sees. To be asked in the process
-    of a sample: no fork may follow the start of a driver.
+    `is_own` says that no other rank sees the devices that this one sees. Call it in the process of
+    a sample: no fork may follow the start of a driver.
     """
     devices = torch.cuda.device_count()
     if devices and is_own:

@@ -1,13 +1,13 @@
 """The arms: ways to bind the ranks of a node that are measured against each other. Pure.
 
 unpinned   no binding: what a launcher without one leaves
-control    the same again: whatever it differs by from `unpinned` is noise
+control    the same again: its difference from `unpinned` is noise
 far        spread as `auto`, with each rank on the CPUs of another, away from its own device:
            what it loses against `auto` is due to locality, and not to spreading
 packed     all ranks on one domain, as under a bad default: the smallest of NUMA node, L3 group
            and core that is the first of several
 auto, ...  the policies of --bind, by name
-as-many    `auto` with as many threads as `unpinned`, where these are others: what it differs by
+as-many    `auto` with as many threads as `unpinned`, where these are others: its difference
            from `unpinned` is due to the binding, and from `auto` to the threads
 nic-near, nic-far   `auto`, with NCCL on the network adapter next to the rank's device, or on the
            farthest one
@@ -39,7 +39,7 @@ LOADER_WORKERS = 8  # at most, unless an arm says how many
 
 
 class ArmRequest(NamedTuple):
-    """An arm as it was asked for."""
+    """An arm as the command line requests it."""
 
     name: str
     flags: tuple[str, ...] = ()  # of the launcher
@@ -49,7 +49,7 @@ class ArmRequest(NamedTuple):
     launcher: str = ""  # that starts the ranks of the command; "": the bench does
 
     def typed(self, bindings: Sequence[apply.Binding]) -> str:
-        """The launcher's flags for it; for `far` and `packed`, the CPUs of each rank."""
+        """The launcher's flags for this arm; for `far` and `packed`, the CPUs of each rank."""
         if self.name in (FAR, PACKED):
             cpus = ":".join(cpuset.format(binding.cpus) for binding in bindings)
             return f"--bind {cpus}"
@@ -59,7 +59,7 @@ class ArmRequest(NamedTuple):
 
     @property
     def beside(self) -> str:
-        """What it has beside flags of the launcher; "" for nothing."""
+        """The settings of an arm that are not flags of the launcher; "" for none."""
         workers = self.loader_workers
         words = [f"{name}={value}" for name, value in self.environ]
         words += [] if workers is None else [f"num_workers={workers}"]
@@ -68,30 +68,30 @@ class ArmRequest(NamedTuple):
 
 
 def request_of(name: str) -> ArmRequest:
-    """One of NAMES."""
+    """The request for one of NAMES."""
     policy = POLICIES.get(name, AUTO)
     return ArmRequest(name, ("--bind", policy))
 
 
 def of_size(local_size: int) -> ArmRequest:
-    """As many ranks of each node, bound as by default."""
+    """An arm with this number of ranks on each node, bound as by default."""
     return ArmRequest(str(local_size), ("--bind", AUTO), local_size=local_size)
 
 
 def of_launcher(name: str, typed: str) -> ArmRequest:
-    """A launcher, as it is typed, which binds the ranks of the command itself."""
+    """An arm for a launcher's command line, which binds the ranks of the command itself."""
     return ArmRequest(name, ("--bind", values.NONE), launcher=typed)
 
 
 class Planned(NamedTuple):
-    """An arm on one node, or why there is no such arm there."""
+    """The bindings of an arm on one node, or the reason why there are none."""
 
     bindings: tuple[apply.Binding, ...]  # of the local ranks that are planned, in their order
     missing: str = ""  # why there are none
 
 
 def far(node: hardware.Node, best: Sequence[apply.Binding]) -> Planned:
-    """The bindings of `auto`, moved on so far that the most ranks are away from their devices."""
+    """The bindings of `auto`, shifted so that the most ranks are away from their devices."""
     if all(binding.device is None for binding in best):
         return Planned((), "no rank has a device here that it could be far from")
     moved = [_moved(node, best, by) for by in range(1, len(best))]
@@ -104,7 +104,7 @@ def far(node: hardware.Node, best: Sequence[apply.Binding]) -> Planned:
 def _moved(
     node: hardware.Node, best: Sequence[apply.Binding], by: int
 ) -> tuple[apply.Binding, ...]:
-    """Rank r with the CPUs of rank r + by and its own device."""
+    """Bindings that give rank r the CPUs of rank r + by, and its own device."""
     bindings = []
     for r, own in enumerate(best):
         there = best[(r + by) % len(best)]
@@ -114,7 +114,7 @@ def _moved(
 
 
 def _locality(node: hardware.Node, own: apply.Binding, cpus: cpuset.CpuSet) -> str:
-    """Of these CPUs to the rank's device."""
+    """The locality of these CPUs to the rank's device."""
     return plan.locality(node, own.device, own.locality != plan.UNTOLD, cpus)
 
 
@@ -134,7 +134,7 @@ def _way(node: hardware.Node, bindings: Sequence[apply.Binding]) -> int:
 
 
 def packed(node: hardware.Node, best: Sequence[apply.Binding], allowed: cpuset.CpuSet) -> Planned:
-    """All ranks in one domain, with as many threads each as `auto` gives them."""
+    """The bindings of all ranks to one domain, with as many threads each as `auto` gives them."""
     if not allowed:
         return Planned((), "this system has no CPU masks")
     domain = _first_domain(node, allowed)
@@ -155,7 +155,7 @@ def packed(node: hardware.Node, best: Sequence[apply.Binding], allowed: cpuset.C
 
 
 def _first_domain(node: hardware.Node, allowed: cpuset.CpuSet) -> cpuset.CpuSet | None:
-    """The first NUMA node of several; else L3 group, else core; None: there is one core."""
+    """The first of several NUMA nodes, else of L3 groups, else of cores; None for one core."""
     for level in ([each.cpus for each in node.numa], node.l3, node.cores):
         groups = [group & allowed for group in level if group & allowed]
         if len(groups) > 1:
@@ -199,8 +199,8 @@ def as_many(
 def nic_of(node: hardware.Node, name: str, binding: apply.Binding) -> str:
     """The adapter of `nic-near` or `nic-far` for a rank, as NCCL_IB_HCA names it; "" for none.
 
-    Names such as mlx5_0 are those of the kernel's InfiniBand devices; an adapter that has another
-    kind of driver is not NCCL's to choose.
+    Names such as mlx5_0 are those of the kernel's InfiniBand devices; NCCL cannot choose an adapter
+    with another kind of driver.
     """
     if binding.device is None or name not in (NIC_NEAR, NIC_FAR):
         return ""
@@ -217,7 +217,7 @@ def nearest_nic(node: hardware.Node, number: int) -> str:
 
 
 def _way_to(node: hardware.Node, device: hardware.Device, nic: hardware.Nic) -> tuple[bool, int]:
-    """Whether they hang on other CPUs, and the distance of their NUMA nodes."""
+    """Whether device and adapter are next to other CPUs, and the distance of their NUMA nodes."""
     apart = device.local_cpus is None or device.local_cpus != nic.local_cpus
     ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
     if device.numa is None or nic.numa is None:
@@ -226,10 +226,10 @@ def _way_to(node: hardware.Node, device: hardware.Device, nic: hardware.Nic) -> 
 
 
 class Effect(NamedTuple):
-    """What an arm does to a rank: two arms with equal effects on all ranks are one."""
+    """The effect of an arm on a rank: of arms with equal effects on all ranks one is measured."""
 
     cpus: str
-    memory: str  # how from which nodes; empty where there is no choice
+    memory: str  # the policy and its nodes; empty where there is no choice
     threads: int
     loader_workers: int
     local_size: int | None
@@ -240,7 +240,7 @@ class Effect(NamedTuple):
 def effect(
     node: hardware.Node, binding: apply.Binding, allowed: cpuset.CpuSet, arm: ArmRequest
 ) -> Effect:
-    """Not bound is the same as bound to all that is allowed."""
+    """The effect of a binding; no binding is the same as one to all allowed CPUs."""
     nodes = binding.memory_nodes
     choice = len(node.memory_nodes) > 1 and binding.mem_bind != values.NO_MEM
     nic = nic_of(node, arm.name, binding)
@@ -258,9 +258,9 @@ def effect(
 def left_out(effects: Mapping[str, Sequence[Effect | str | None]]) -> dict[str, str]:
     """The arms that are not measured, and why.
 
-    `effects` has for each arm, in the order of the arms, what it does to each rank of the job, or
-    why there is no such arm on the rank's node. Of arms that are one, the first arm of all is kept,
-    or else the launcher's default.
+    `effects` has for each arm, in the order of the arms, its effect on each rank of the job, or why
+    there is no such arm on the rank's node. Of arms with equal effects, the first arm of all is
+    kept, or else the launcher's default.
     """
     out: dict[str, str] = {}
     kept: dict[str, Sequence[Effect | str | None]] = {}

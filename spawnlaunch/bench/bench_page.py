@@ -1,4 +1,4 @@
-"""What a person reads: the answer, one table of all that was measured, and notes on it. Pure."""
+"""The page for the user: the answer, one table of all measurements, and notes on it. Pure."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from spawnlaunch.bench.arms import CONTROLS
 
 CPUS_CHARS = 60
 COLUMNS = ("workload", "arm", "mean", "95 % interval", "difference", "p99", "waited")
-WHOLE = textwrap.TextWrapper(  # of what a command said: lines that can be typed
+WHOLE = textwrap.TextWrapper(  # of the output of a command: lines that can be copied
     98, "", "    ", break_long_words=False, break_on_hyphens=False
 )
 
@@ -18,7 +18,7 @@ WHOLE = textwrap.TextWrapper(  # of what a command said: lines that can be typed
 def page(
     result: results.Result, chosen: Sequence[str] = (), ranks: Sequence[int] = ()
 ) -> Iterator[str]:
-    """All of it; with steps of jobs of so many ranks."""
+    """Yield the lines of the page, with the steps of jobs of so many ranks."""
     found = recommendation.advise(result, chosen)
     yield found.text
     if why := result.about.get("ended_by"):
@@ -32,7 +32,7 @@ def page(
 
 
 def header(result: results.Result) -> Iterator[str]:
-    """What is compared, where, and what is left out."""
+    """Yield lines on the compared arms, the nodes, and the arms and workloads left out."""
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
     workers = about.get("workers") or result.ranks
@@ -65,7 +65,7 @@ def _cpus(arm: results.Arm) -> str:
 
 
 def _cells(result: results.Result) -> Iterator[tuple[str, ...]]:
-    """A row for each workload, series and arm."""
+    """Yield a row of the table for each workload, series and arm."""
     for measured in result.measured:
         compared = results.rows_of(measured, result.against)
         for series, values in results.summed_up(measured).items():
@@ -79,7 +79,7 @@ def _cells(result: results.Result) -> Iterator[tuple[str, ...]]:
 def _of_arm(
     measured: results.Measured, series: str, arm: str, values: Sequence[float], mine: str
 ) -> tuple[str, ...]:
-    """The mean and what follows. Of rates it is that of the costs, which is what is compared."""
+    """The cells of a row from the mean on; for rates that of the costs, which are compared."""
     workload = measured.workload
     costs = np.array(values) ** (-1.0 if workload.higher_is_better else 1.0)
     mean, width = stats.mean_and_width(costs)
@@ -103,14 +103,14 @@ def _unit(workload: workloads.Workload) -> str:
 
 
 def _as_unit(workload: workloads.Workload, cost: float) -> str:
-    """A mean cost in the unit that is shown: of steps the time, of other rates the rate."""
+    """A mean cost in the unit that is shown: the time for steps, the rate for other rates."""
     if workload.unit == "steps/s":
         return short(1e3 * cost)
     return short(1 / cost if workload.higher_is_better else cost)
 
 
 def _difference(row: results.Row) -> str:
-    """`4 % slower (2 to 6 %)`, and what is not decided."""
+    """A difference as `4 % slower (2 to 6 %)`, with a note if it is equal or not decided."""
     how, its = recommendation.difference(row.comparison)
     verdict = row.comparison.verdict
     note = {stats.EQUAL: f", equal within {stats.DELTA:.0%}", stats.UNDECIDED: ", not decided"}
@@ -118,7 +118,7 @@ def _difference(row: results.Row) -> str:
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
-    """By workload the rounds, what failed or disturbed it, and what larger jobs would take."""
+    """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
     for measured in result.measured:
         name = measured.workload.name
         marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
@@ -138,7 +138,7 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns."""
+    """Yield the rows of a table, with aligned columns."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     for row in cells:
         yield "  ".join(c.ljust(width) for c, width in zip(row, widths, strict=True)).rstrip()
@@ -149,7 +149,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits that count: 0.0123, 1.23, 123, 12345."""
+    """A number with three significant digits: 0.0123, 1.23, 123, 12345."""
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.2f}" if value >= 1 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""A bench as a rank runs it: from joining the others to the page, the file and the exit status."""
+"""Run a bench on a rank: join the others, measure, write the page and the file, return a status."""
 
 import contextlib
 import os
@@ -25,15 +25,15 @@ from spawnlaunch.bench.here import RankOnNode, look
 
 
 class OutputError(Exception):
-    """Nothing can be printed any more, and stderr has been told; the other ranks do not know."""
+    """Rank 0 can no longer print, and has reported it on stderr; the other ranks do not know."""
 
 
 class Interruption(BaseException):
-    """A signal asks rank 0 to end with what it knows; the message is its number."""
+    """A signal asks rank 0 to end with the samples so far; the message is its number."""
 
 
 def run(options: bench_request.BenchRequest, environ: Mapping[str, str]) -> int:
-    """Take part; the result is the exit status of every rank."""
+    """Take part in a bench; return the exit status of every rank."""
     for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
         signal.signal(signum, signal.SIG_DFL)
     here = look(environ)
@@ -78,18 +78,18 @@ def _as_member(
         return os.EX_SOFTWARE
     if error and group.rank == 0:
         printing.print_error(error, command_line.NAME)
-    with contextlib.suppress(rank_group.RankGoneError):  # who is gone need not be waited for
+    with contextlib.suppress(rank_group.RankGoneError):  # no need to wait for that rank
         group.leave()
     return status
 
 
 def _take_part(me: take.Participant) -> int:
-    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time
+    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time themselves
     return _as_first(me) if me.group.rank == 0 else _as_other(me)
 
 
 def _as_other(me: take.Participant) -> int:
-    """A rank that only measures."""
+    """Measure on a rank other than 0, and return rank 0's status."""
     refusal = me.group.tell(None)
     if refusal:
         raise errors.UsageError(refusal)
@@ -98,7 +98,7 @@ def _as_other(me: take.Participant) -> int:
 
 
 def _as_first(me: take.Participant) -> int:
-    """Rank 0, which keeps the file and prints the page."""
+    """Measure on rank 0, which writes the file and prints the page."""
     group, options = me.group, me.options
     try:
         file = samples_file.Recorder(options.json) if options.json else None
@@ -123,7 +123,7 @@ def _as_first(me: take.Participant) -> int:
         bench.result.about["ended_by"] = why
         _finish(options, file, bench.result)
         raise
-    except errors.UsageError as unwritable:  # the disk is full, and the others know nothing of it
+    except errors.UsageError as unwritable:  # the disk is full, and the other ranks do not know it
         printing.print_error(str(unwritable), command_line.NAME)
         raise OutputError from None
     status = _finish(options, file, bench.result)
@@ -140,7 +140,7 @@ def _interrupt(signum: int, _frame: Any) -> None:
 def _finish(
     options: bench_request.BenchRequest, file: samples_file.Recorder | None, done: results.Result
 ) -> int:
-    """The files first: whoever reads the page may stop before its end. The exit status."""
+    """Write the files, then the page, since its reader may stop early; return the exit status."""
     found, refusal = recommendation.advise(done, options.chosen), ""
     try:
         if file:

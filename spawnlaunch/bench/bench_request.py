@@ -1,4 +1,4 @@
-"""What the user asked for: a BenchRequest, from the command line."""
+"""Read the command line of the bench into a BenchRequest."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def age_s() -> float:
 
 
 class BenchRequest(NamedTuple):
-    """What the user asked for."""
+    """The request of a command line."""
 
     nproc: int | str | None  # workers on this machine; None: the launcher's default
     counts: tuple[int, ...]  # numbers of workers that are compared; empty: one number
@@ -33,20 +33,20 @@ class BenchRequest(NamedTuple):
     command: tuple[str, ...]  # empty: the bundled workloads
     metric: str | None  # a key of the JSON lines that the command prints; None: wall time
     lower_is_better: bool  # of the metric
-    rounds: int | None  # so many and no more; None: as many as it takes
+    rounds: int | None  # exactly so many; None: as many as the budget allows
     budget_s: float  # for all workloads together, where `rounds` is not given
     warm_up: int  # rounds that are not counted
     seconds: float  # that a bundled workload is timed for
     seed: int
     launcher: tuple[str, ...]  # launchers that are compared; empty: bindings are
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
-    chosen: tuple[str, ...]  # workloads that the advice goes by; empty: all
+    chosen: tuple[str, ...]  # workloads that decide the advice; empty: all
     pick: bool  # print nothing but the flags that are advised
     ranks: tuple[int, ...]  # sizes of a job, of which the steps are estimated
     json: str | None
     plot: str | None
     show: str | None  # one such file
-    progress: bool  # tell on stderr which sample is taken
+    progress: bool  # print on stderr which sample is taken
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
@@ -79,7 +79,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
 
 
 def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, ...]:
-    """Those that were named, then those by flags, then those of the sets."""
+    """The arms of --arms, then those of --arm, then those of --set."""
     own, chosen = given.pop("arm"), given.pop("set")
     if counts:
         if given["arms"] or own or chosen or given["against"]:
@@ -88,7 +88,7 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
                 "--arm, --set and --against out"
             )
         return tuple(arms.of_size(count) for count in counts)
-    # Sets and arms by flags say what is looked for: controls that nobody named would cost time.
+    # With sets or arms by flags, controls that are not named would only cost time.
     default = (arms.UNPINNED, arms.AUTO) if own or chosen else arms.DEFAULT
     named = [arms.request_of(name) for name in given["arms"] or default]
     every = (*named, *own, *own_arms.sets(chosen))
@@ -104,7 +104,7 @@ def _launchers(
     counts: tuple[int, ...],
     command: tuple[str, ...],
 ) -> tuple[ArmRequest, ...]:
-    """An arm for each launcher."""
+    """The arms of --launcher, one for each launcher."""
     own, chosen = given.pop("arm"), given.pop("set")
     if not command:
         raise errors.FlagsError(
@@ -123,7 +123,7 @@ def _launchers(
 
 
 def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Our words, and those behind the first `--`."""
+    """The words of the bench, and those after the first `--`."""
     if "--" not in argv:
         return list(argv), ()
     at = list(argv).index("--")

@@ -224,7 +224,7 @@ def _names(known: Sequence[str], what: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
-    """The number to start, and those to compare."""
+    """Read the number of workers to start, and the numbers to compare."""
     words = text.split(",")
     read = _reader(values.nproc)
     if len(words) == 1:
@@ -236,7 +236,7 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader of values whose ValueError says what is wrong; argparse would hide it."""
+    """Turn a ValueError of a reader into an ArgumentTypeError: argparse would hide its message."""
 
     def said(text: str) -> Any:
         try:
@@ -248,7 +248,7 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _duration(text: str) -> float:
-    """`90`, `90s`, `5m` or `1h`, in seconds."""
+    """Read `90`, `90s`, `5m` or `1h`, in seconds."""
     with suppress(ValueError):
         if (seconds := values.seconds(text)) > 0:
             return seconds

@@ -1,4 +1,4 @@
-"""What a result says of the run, its nodes and its ranks."""
+"""Describe the run, its nodes and its ranks for a result."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ AS_TYPED = ("seed", "rounds", "budget_s", "warm_up", "seconds")
 def about_run(
     options: bench_request.BenchRequest, device: int | None, not_run: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The run: when, with what, how, and on what; `device` is the number of this rank's."""
+    """Facts on the run: date, versions, flags and workloads; `device` is this rank's number."""
     every = (workloads.on(each, device is not None) for each in workloads_of(options))
     will_run = [each for each in every if each.name not in not_run]
     return {
@@ -46,7 +46,7 @@ def about_run(
 
 
 def workloads_of(options: bench_request.BenchRequest) -> list[workloads.Workload]:
-    """What is to be run, if it can be."""
+    """The workloads that the options request, whether or not they can run here."""
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
     about = " ".join(options.command)
@@ -56,14 +56,14 @@ def workloads_of(options: bench_request.BenchRequest) -> list[workloads.Workload
 
 
 def _kind(options: bench_request.BenchRequest, device: int | None) -> str:
-    """What the bundled workloads compute on; "" where a command does what it likes."""
+    """The kind of device that the bundled workloads use; "" for a command, which decides itself."""
     if options.command:
         return ""
     return "CPU" if device is None else "CUDA or ROCm"
 
 
 def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:
-    """This rank and its binding as they are kept."""
+    """The record of this rank and its binding for the result."""
     binding = part.binding
     return results.BoundRank(
         part.rank,
@@ -82,7 +82,7 @@ def node_facts(
     records: Sequence[Mapping[str, results.BoundRank]],
     mine: Mapping[str, apply.Binding],
 ) -> dict[str, Any] | None:
-    """This node, from its first rank; None from the others. `records` are all ranks' bindings."""
+    """Facts on this node from its first rank, else None; `records` are all ranks' bindings."""
     if here.view.local_rank != 0:
         return None
     pictures = {}
@@ -117,7 +117,7 @@ def node_facts(
 
 
 def _processor() -> str:
-    """The model name of proc(5), cpuinfo; where there is none, what uname says."""
+    """The model name in /proc/cpuinfo (proc(5)); without one, uname's machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,9 +1,9 @@
-"""What a sample cost on a rank, beside what it measured: time waited, switches, pages, the clock.
+"""Measure a sample's effort on a rank: time waited, context switches, memory pages, clock rate.
 
 Sources: Documentation/scheduler/sched-stats.rst for schedstat (nanoseconds run, nanoseconds ready
 and not run); proc(5) for stat, numa_maps and task/*/children; sched(7) for se.nr_migrations of
 task/*/sched; Documentation/admin-guide/pm/cpufreq.rst; thermal_throttle and, of a container with a
-quota, cpu.stat of cgroup-v2.rst. Any of them may be missing: then what it would say is None.
+quota, cpu.stat of cgroup-v2.rst. Any of them may be missing: then its value is None.
 """
 
 import os
@@ -18,30 +18,30 @@ from spawnlaunch.node import cgroup, sysfs
 from spawnlaunch.node.cpus import read_numa
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # in which /proc/stat counts
-WAITED = 0.05  # of its time, from which on a sample was disturbed, if others ran in that time
-WAITED_ON = "waited on"  # a host, says the mark of a sample that others disturbed
+WAITED = 0.05  # share of its time; a sample that waited longer was disturbed, if others ran then
+WAITED_ON = "waited on"  # begins the mark of a sample that others disturbed; the host follows
 OTHERS = 0.1  # of a CPU, that others had
 OTHERS_EACH = 0.02  # of each of many CPUs
-TICKS = 3  # less is not known from /proc/stat
+TICKS = 3  # fewer are within the error of /proc/stat
 SECONDS = ("took_s", "ran_s", "waited_s", "busy_s", "stolen_s")
 COUNTED = (*SECONDS, "involuntary", "migrations", "throttled")
 CPU = "/sys/devices/system/cpu/cpu"
 
 
 class Effort(NamedTuple):
-    """What a rank's process, its threads and children did while they were measured."""
+    """The effort of a rank's process, its threads and children during a measurement."""
 
     took_s: float
     ran_s: float | None = None  # of all threads together
     waited_s: float | None = None  # ready to run, and not run
-    busy_s: float | None = None  # that the CPUs of the arm's ranks on the node ran anybody
-    stolen_s: float | None = None  # that a hypervisor ran somebody else on them
+    busy_s: float | None = None  # that the CPUs of the arm's ranks on the node ran any process
+    stolen_s: float | None = None  # that a hypervisor ran other machines on them
     involuntary: int | None = None  # switches away from a thread that would have gone on
     migrations: int | None = None  # of threads, to another CPU
     local_pages: float | None = None  # share of the memory that is on NUMA nodes of the rank's CPUs
     mhz: float | None = None  # of the rank's CPUs, at the end
     throttled: int | None = None  # times that heat, or a container's quota, held the CPUs back
-    cpus: int = 0  # of all ranks of this arm on the node: those that busy_s and stolen_s are of
+    cpus: int = 0  # how many busy_s and stolen_s count: those of all ranks of this arm on the node
     strayed: str = ""  # the CPUs of a thread that is not bound as the arm says; "" for none
 
     @property
@@ -80,7 +80,7 @@ class Watch:
         self._began = self._look()
 
     def stop(self) -> None:
-        """What was used is still there: memory, threads, children."""
+        """Stop counting, while the memory, threads and children of the work still exist."""
         assert self._began is not None
         began, now = self._began, self._look()
         found = Effort(
@@ -122,7 +122,7 @@ Ticks = tuple[int | None, int | None]
 def of_command(
     took_s: float, schedstat: str, used: resource.struct_rusage, before: Ticks, after: Ticks
 ) -> Effort:
-    """Of a user's command, from the schedstat of its first thread and the rusage of all of it."""
+    """The effort of a user's command, from its first thread's schedstat and its whole rusage."""
     waited = [int(word) for word in schedstat.split()[1:2]]
     return Effort(
         took_s,
@@ -135,17 +135,17 @@ def of_command(
 
 
 def added(one: Effort, two: Effort) -> Effort:
-    """Two windows of one sample: what can be counted is added, the rest is as it was last."""
+    """The sum of two windows of one sample; values that cannot be added are those of the last."""
     pairs = {name: (getattr(one, name), getattr(two, name)) for name in COUNTED}
     sums = {name: sum(pair) for name, pair in pairs.items() if None not in pair}
     return two._replace(**sums, strayed=one.strayed or two.strayed)
 
 
 def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:
-    """Why this sample is taken again, from the host and effort of each rank; "" where it is not.
+    """The reason why a sample is marked as disturbed, by the host and effort of each rank; or "".
 
-    An arm that puts several ranks on one core makes them wait for each other, which is what is to
-    be measured. So waiting counts only where others had the CPUs of the node in that time.
+    An arm that puts several ranks on one core makes them wait for each other, which the bench shall
+    measure. So waiting counts only where other processes had the CPUs of the node in that time.
     """
     for host, effort in ranks:
         if effort is None:
@@ -164,7 +164,7 @@ def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:
 
 
 def cpu_ticks(stat: str, cpus: cpuset.CpuSet) -> Ticks:
-    """Ticks that these CPUs ran somebody, and that were stolen, since the start of the machine.
+    """The ticks that these CPUs were busy, and that were stolen, since the start of the machine.
 
     Lines read `cpu0 user nice system idle iowait irq softirq steal guest guest_nice` (proc(5)).
     """
@@ -182,7 +182,7 @@ def cpu_ticks(stat: str, cpus: cpuset.CpuSet) -> Ticks:
 
 
 def local_share(numa_maps: str | None, nodes: frozenset[int]) -> float | None:
-    """The share of a process's memory that is on these NUMA nodes, of what only it has.
+    """The share of a process's own memory that is on these NUMA nodes.
 
     A line has `anon=3 N0=2 N1=1 kernelpagesize_kB=4` among its words (proc(5)); files are left out.
     """
@@ -200,7 +200,7 @@ def local_share(numa_maps: str | None, nodes: frozenset[int]) -> float | None:
 
 
 def _tasks() -> Iterator[str]:
-    """The directories of all threads of this process and of its children, as loaders have."""
+    """Yield the directories of all threads of this process and of its children, as of loaders."""
     own = [f"/proc/self/task/{thread}" for thread in sysfs.names("/proc/self/task")]
     yield from own
     for task in own:
@@ -228,7 +228,7 @@ def _nodes_of(cpus: cpuset.CpuSet) -> frozenset[int]:
 
 
 def _mhz(cpus: cpuset.CpuSet) -> float | None:
-    """The mean of scaling_cur_freq, in kHz there."""
+    """The mean clock rate of CPUs in MHz, from scaling_cur_freq, which is in kHz."""
     found = [sysfs.number(f"{CPU}{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
     known = [each / 1e3 for each in found if each]
     return sum(known) / len(known) if known else None
@@ -250,7 +250,7 @@ def _quota_file() -> str:
 
 
 def _strayed(cpus: cpuset.CpuSet) -> str:
-    """The mask of a thread that may run outside these CPUs; a library has moved it."""
+    """The mask of a thread that may run outside these CPUs, because a library has moved it."""
     for task in sysfs.names("/proc/self/task"):
         said = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
         if cpus and said and not cpuset.parse(said) <= cpus:
@@ -259,7 +259,7 @@ def _strayed(cpus: cpuset.CpuSet) -> str:
 
 
 def kept(effort: Effort | None) -> dict[str, float | int | str] | None:
-    """For a file: what is known."""
+    """The known values of an effort, for a file."""
     if effort is None:
         return None
     return {
@@ -270,5 +270,5 @@ def kept(effort: Effort | None) -> dict[str, float | int | str] | None:
 
 
 def read(said: Mapping[str, object] | None) -> Effort | None:
-    """What `kept` wrote."""
+    """Read an effort that `kept` wrote."""
     return None if said is None else Effort(**said)  # type: ignore[arg-type]

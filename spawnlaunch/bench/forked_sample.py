@@ -1,13 +1,13 @@
-"""A sample: a fresh process that is bound as the arm says, before it has touched anything.
+"""Take a sample in a fresh process, which is bound as the arm says before it does any work.
 
 The process of a rank has imported torch and the workloads, and done nothing else. For every sample
 it forks, and the child is bound by the same two calls as a worker of the launcher, before it
 starts a thread, allocates an array or makes a DataLoader worker. So masks, memory and threads are
 what they would be in a worker, and a sample costs a fork in place of a start of Python and an
-import. One process that is bound again and again would keep the memory and the threads of the arm
-before.
+import. One process that is bound again and again would keep the memory and the threads of an
+earlier arm.
 
-A sample of the user's own command is a child that becomes the command. Measured is the wall time
+A sample of the user's own command is a child that becomes the command. Its value is the wall time
 from the start, which all ranks make together, to its end; or a number that the command prints
 itself, as a JSON line such as {"tokens_per_s": 812.5}.
 
@@ -36,11 +36,11 @@ from spawnlaunch.node import proc, sysfs
 from spawnlaunch.outcome import failures
 from spawnlaunch.run.preload import libraries
 
-LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
-TAIL_CHARS = 4000  # of what went wrong
+LOOK_AGAIN_S = 1.0  # between checks whether another rank has failed, which disturb the sample
+TAIL_CHARS = 4000  # of an error
 STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
-ENDING = (signal.SIGINT, signal.SIGTERM)  # that ask rank 0 to end with what it knows
+ENDING = (signal.SIGINT, signal.SIGTERM)  # that ask rank 0 to end with the samples so far
 
 Stopped = Callable[[], bool]
 Environ = Mapping[str, str]
@@ -51,16 +51,16 @@ class FailedError(Exception):
 
 
 class Sample(NamedTuple):
-    """What a child measured, or why it did not."""
+    """The measurements of a child, or the reason why there are none."""
 
     values: dict[str, Any]  # numbers above 0
     error: str = ""
-    effort: Effort | None = None  # what it cost; None: nobody looked
+    effort: Effort | None = None  # None: it was not measured
     steps: dict[str, list[float]] | None = None  # seconds of each step, by series
 
 
 class Ended(NamedTuple):
-    """How a child ended."""
+    """The exit of a child: its status and what it used."""
 
     status: int  # negative for a signal
     schedstat: str  # of its first thread
@@ -68,7 +68,7 @@ class Ended(NamedTuple):
 
 
 def fork(binding: apply.Binding, run: Callable[[], NoReturn]) -> int:
-    """A child with this binding that does `run`; the result is its pid."""
+    """Start a child with this binding that calls `run`; return its pid."""
     parent = os.getpid()
     # os.fork swallows what a handler raises while it calls the hooks of logging and others
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -103,11 +103,11 @@ def of_workload(
     stopped: Stopped,
     allowed: cpuset.CpuSet = cpuset.EMPTY,
 ) -> Sample:
-    """What a child with this binding measures, or finds out; it goes through JSON.
+    """Return the result of `measure` in a child with this binding; it passes through JSON.
 
     `allowed` are the CPUs that ranks of this node may use.
     """
-    reading, writing = socket.socketpair()  # a pipe may be of one page, and nobody reads yet
+    reading, writing = socket.socketpair()  # a pipe may hold one page, and has no reader yet
 
     def run() -> NoReturn:
         os.environ["OMP_NUM_THREADS"] = str(binding.threads)
@@ -131,8 +131,8 @@ def of_workload(
         if ended is None:
             return Sample({}, STOPPED)
         said = b""
-        with contextlib.suppress(BlockingIOError):  # what it has started may hold the other end
-            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is said
+        with contextlib.suppress(BlockingIOError):  # a process of its own may hold the other end
+            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is sent
     if not said:
         return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
     found = json.loads(said)
@@ -198,7 +198,7 @@ def _kill_group(leader: int) -> None:
 
 
 def _kill_tree(leader: int) -> None:
-    """With what a launcher has started, in sessions of their own."""
+    """Kill a process and its descendants, which a launcher starts in sessions of their own."""
     found = proc.look(leader)
     for each in proc.below([found] if found else []):
         with contextlib.suppress(ProcessLookupError):
@@ -207,7 +207,7 @@ def _kill_tree(leader: int) -> None:
 
 
 def wait(pid: int, stopped: Stopped) -> Ended | None:
-    """How a child ended; None: it was killed as `stopped` said."""
+    """Wait for a child and return its exit; None if it was killed because of `stopped`."""
     pidfd, killed = machine.open_pidfd(pid), False
     try:
         while True:
@@ -216,8 +216,8 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
             else:
                 select.select([pidfd], [], [], LOOK_AGAIN_S)
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # which its reaping removes
-                _kill_group(pid)  # what it has left is not to disturb the next
+                schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # gone after wait4
+                _kill_group(pid)  # its orphans must not disturb the next sample
                 _, status, used = os.wait4(pid, 0)
                 return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():

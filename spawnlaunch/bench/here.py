@@ -1,4 +1,4 @@
-"""A rank on its node, and what an arm is to it."""
+"""A rank on its node, and its part in an arm."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from spawnlaunch.node import hardware, visible
 
 
 class RankView(NamedTuple):
-    """What a rank sees of its node, told to the others."""
+    """The view of a rank on its node, as it is sent to the other ranks."""
 
     host: str
     rank: int
@@ -22,7 +22,7 @@ class RankView(NamedTuple):
 
 
 class RankOnNode(NamedTuple):
-    """A rank on its node."""
+    """A rank, its node, and the environment from its launcher."""
 
     view: RankView
     size: int
@@ -33,7 +33,7 @@ class RankOnNode(NamedTuple):
 
 
 def look(environ: Mapping[str, str]) -> RankOnNode:
-    """This rank, by its launcher's variables and this machine's files."""
+    """Read this rank's launcher variables, and this machine's files."""
     node = nodes.read()
     seen = visible.visible(node, environ)
     rank, size, local_rank = (int(environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
@@ -42,7 +42,7 @@ def look(environ: Mapping[str, str]) -> RankOnNode:
 
 
 class Part(NamedTuple):
-    """What an arm is to this rank."""
+    """The part of this rank in an arm."""
 
     request: arms.ArmRequest
     binding: apply.Binding

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from spawnlaunch.workers import environment
 from spawnlaunch.world import identity
 
-BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
+BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # the start of the bench, by the machine's monotonic clock
 KNOWN = {
     "torchrun": "-m torch.distributed.run --nproc-per-node {nproc} --master-port {port}",
     "spawnlaunch": "-m spawnlaunch --nproc {nproc}",
@@ -20,7 +20,7 @@ PREFIXES = ("TORCHELASTIC_", "ROLE_")
 
 
 def typed(name: str, nproc: int) -> str:
-    """A launcher as it stands on the page."""
+    """The command line of a launcher as the page shows it."""
     return f"python {KNOWN[name].partition(' --master-port')[0].format(nproc=nproc)}"
 
 

@@ -37,7 +37,7 @@ HELP = {
 
 
 def arm(text: str) -> arms.ArmRequest:
-    """`NAME=FLAGS`; raises ArgumentTypeError."""
+    """Read an arm `NAME=FLAGS`; raises ArgumentTypeError."""
     name, equals, flags = text.partition("=")
     if not (equals and name and flags.strip()) or not name.replace("-", "").isalnum():
         raise ArgumentTypeError(
@@ -49,7 +49,7 @@ def arm(text: str) -> arms.ArmRequest:
 
 
 def of_flags(name: str, text: str) -> arms.ArmRequest:
-    """An arm from its flags; raises ArgumentTypeError."""
+    """Make an arm from its flags; raises ArgumentTypeError."""
     try:
         words = shlex.split(text.replace(f"{WORKERS}=", f"{WORKERS} "))
     except ValueError as error:

@@ -12,7 +12,7 @@ ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.35, 1.5, 8.0
 
 
 def need_matplotlib() -> None:
-    """Raises UsageError where it is not installed: before the measurement, not after."""
+    """Raises UsageError before the measurement where matplotlib is not installed."""
     try:
         importlib.import_module("matplotlib")
     except ImportError:
@@ -22,7 +22,7 @@ def need_matplotlib() -> None:
 
 
 def draw(result: results.Result, path: str) -> None:
-    """Write the picture; the end of the name says of which kind. Raises UsageError."""
+    """Write the picture in the format that the file's extension names. Raises UsageError."""
     rows = [row for row in results.headline(results.rows(result)) if row.comparison.low > 0]
     if not rows:
         text = f"--plot {path}: no difference has an interval, so there is nothing to draw"

@@ -1,9 +1,9 @@
 """The rank group: how the ranks of a bench exchange records, over a TCP store.
 
-A rank is forked for every sample, so it has no threads of its own: what one of them has locked
-while it is forked stays locked in the child for ever. So there are no collectives here, and the
-server of the store, which is a thread, runs in a process beside rank 0. The records are our own,
-pickled, as torch.distributed does with objects.
+A rank forks for every sample, so it must have no other threads: a lock that a thread holds during
+the fork stays locked in the child for ever. So there are no collectives here, and the server of the
+store, which is a thread, runs in a process beside rank 0. The records are the bench's own, pickled,
+as torch.distributed does with objects.
 """
 
 import atexit
@@ -29,25 +29,25 @@ from spawnlaunch.bench import forked_sample
 
 FAILED, DIED, JOINED = "failed", "died", "joined"
 MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
-LOOK_AGAIN = timedelta(seconds=1)  # a user's command may take its time, but who waits looks around
+LOOK_AGAIN = timedelta(seconds=1)  # a user's command may take long; a waiting rank checks others
 
 
 class RankGoneError(Exception):
-    """Another rank has ended, and said why itself."""
+    """Another rank has ended, and has reported the reason itself."""
 
 
 class RankGroup:
-    """All ranks, each of which calls the same methods in the same order."""
+    """All ranks of a bench, each of which calls the same methods in the same order."""
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
         self._store = PrefixStore("bench", store)
         self.count = 0
-        self.until = float("inf")  # by the monotonic clock: who says nothing after it has died
+        self.until = float("inf")  # by the monotonic clock: a rank that is silent then is dead
 
     def gather(self, value: object) -> list[Any]:
-        """What every rank brought, in their order, on rank 0; an empty list on the others."""
+        """Return every rank's value in rank order on rank 0; an empty list on the other ranks."""
         key = self._key("gather")
         self._put(f"{key}/{self.rank}", value)
         if self.rank != 0:
@@ -55,7 +55,7 @@ class RankGroup:
         return [self._take(f"{key}/{rank}") for rank in range(self.size)]
 
     def tell(self, value: object) -> Any:
-        """Rank 0's value, on every rank; none goes on before rank 0 is here."""
+        """Return rank 0's value on every rank; each rank waits until rank 0 has sent it."""
         key = self._key("tell")
         if self.rank == 0:
             self._put(key, value)
@@ -63,32 +63,32 @@ class RankGroup:
         return pickle.loads(self._wait_for(key))
 
     def exchange(self, value: object) -> list[Any]:
-        """What every rank brought, in their order, on every rank."""
+        """Return every rank's value, in rank order, on every rank."""
         everyone = self.gather(value)
         return list(self.tell(everyone))
 
     def leave(self) -> None:
-        """Leave: the others stay until rank 0 is done, and it stays until they have heard of that.
+        """Leave the group: the others wait for rank 0, and rank 0 for their receipt.
 
-        For the store ends with rank 0, and a launcher may end all ranks when the first has failed.
+        For the store ends with rank 0, and a launcher may end all ranks after the first failure.
         """
         self.tell(None)
         self.gather(None)
 
     def report_failure(self) -> None:
-        """Tell those who wait for their sample that it will not be complete."""
+        """Tell the ranks that wait in this sample that it will not be complete."""
         self._store.set(f"{FAILED}/{self.count}", "")
 
     def report_death(self) -> None:
-        """Tell the others not to wait for this rank any more: where nobody watches it, they would.
+        """Tell the others not to wait for this rank any more, as they would without a launcher.
 
-        The launcher in task mode has become the rank, and srun goes on without --kill-on-bad-exit.
+        In task mode the launcher has become the rank, and srun goes on without --kill-on-bad-exit.
         """
         with suppress(DistError):  # rank 0, which keeps the store, may have gone first
             self._store.set(DIED, "")
 
     def has_failed(self) -> bool:
-        """Whether a rank reported that this sample failed; all ranks count alike."""
+        """Whether a rank reported that this sample failed; its number is the same on all ranks."""
         return bool(self._store.check([f"{FAILED}/{self.count}"]))
 
     def _key(self, what: str) -> str:
@@ -117,9 +117,9 @@ class RankGroup:
 
 
 def join(environ: Mapping[str, str]) -> RankGroup:
-    """Join as the launcher's variables say: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+    """Join the group by the launcher's variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
-    Raises FailedError where rank 0 has no port to keep the store at, or not all ranks come to it.
+    Raises FailedError where rank 0 has no port for the store, or not all ranks connect to it.
     """
     rank, size, port = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     address = environ["MASTER_ADDR"]
@@ -134,7 +134,7 @@ def join(environ: Mapping[str, str]) -> RankGroup:
 
 
 def joined(store: Store, rank: int, size: int) -> RankGroup:
-    """The group, once all its ranks are here."""
+    """Return the group after all its ranks have joined."""
     everyone = [f"{JOINED}/{other}" for other in range(size)]
     store.set(everyone[rank], "")
     if not _comes(lambda: store.wait(everyone, LOOK_AGAIN)):
@@ -146,7 +146,7 @@ def joined(store: Store, rank: int, size: int) -> RankGroup:
 
 
 def _comes(attempt: Callable[[], object]) -> bool:
-    """Whether it succeeds; a store that waits for long sees no signal, as of the budget's end."""
+    """Retry until an attempt succeeds; a long wait of the store would block SIGALRM."""
     until = time.monotonic() + MOST_TO_JOIN.total_seconds()
     while time.monotonic() < until:
         with suppress(DistStoreError, OSError):
@@ -157,7 +157,7 @@ def _comes(attempt: Callable[[], object]) -> bool:
 
 
 def _start_store(address: str, port: int) -> None:
-    """Keep the store in a child, to the end of this process. Raises FailedError."""
+    """Run the store in a child until the end of this process. Raises FailedError."""
     told, tells = os.pipe()
     end, ends = os.pipe()  # which is closed by our end
     pid = os.fork()
@@ -172,7 +172,7 @@ def _start_store(address: str, port: int) -> None:
 
 
 def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoReturn:
-    """In the child, which is to outlive what rank 0 has to tell when a signal comes to both."""
+    """Run the store in the child, which ignores signals so that rank 0 can still report."""
     try:
         for signum in forked_sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
@@ -192,5 +192,5 @@ def _end_store(pid: int, ends: int) -> None:
 
 
 def connect(address: str, port: int, key: str) -> Store:
-    """The same store from another process, with keys of its own below `key`."""
+    """Connect to the same store from another process, with keys of its own below `key`."""
     return PrefixStore(key, TCPStore(address, port, is_master=False, wait_for_workers=False))

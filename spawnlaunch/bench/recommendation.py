@@ -1,9 +1,9 @@
-"""What to type, by what was measured. Pure.
+"""Advise which flags to use, by the measurements. Pure.
 
 The first workload that counts decides, which is `train` unless another is chosen. An arm is advised
 in place of the default if it is better there, by LEAST at least, and worse in no workload that
-counts; of several such arms the best one. If no arm is, and each comparison of that workload is
-decided, the default is kept. Else it is not decided, and the default is kept for want of knowledge.
+counts; of several such arms the best one. If there is none, and each comparison of that workload is
+decided, the default is kept. Else the answer is not decided, and the default is kept for now.
 
 Controls are never advised, nor arms that have more than flags of the launcher, which --pick could
 not print.
@@ -25,7 +25,7 @@ REASON_CHARS = 200
 
 
 class Advice(NamedTuple):
-    """What to do."""
+    """The advice of a bench."""
 
     arm: str  # that is best, as far as is known; "" where nothing was compared
     flags: str  # to type for it; "" for the default
@@ -34,7 +34,7 @@ class Advice(NamedTuple):
 
 
 def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
-    """What these measurements say is to be typed."""
+    """Advise flags by these measurements; `chosen` workloads alone count, if there are any."""
     counted = [m for m in result.measured if not chosen or m.workload.name in chosen]
     counted.sort(key=lambda each: each.workload.name != next(iter(chosen), ""))
     if refusal := _refusal(result, counted, chosen):
@@ -65,7 +65,7 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
 
 
 def difference_from(row: results.Row, is_named: bool = False) -> str:
-    """`unpinned is 4 % slower in train (2 to 6 %)`; `is_named`: than what, too."""
+    """A text as `unpinned is 4 % slower in train (2 to 6 %)`; `is_named` adds the other arm."""
     found, other = row.comparison, f" than {row.against}" if is_named else ""
     if found.verdict == stats.EQUAL:
         other = f" to {row.against}" if is_named else ""
@@ -75,7 +75,7 @@ def difference_from(row: results.Row, is_named: bool = False) -> str:
 
 
 def difference(found: stats.Comparison) -> tuple[str, str]:
-    """`4 % slower` and the ends of the interval, `2 to 6 %`; slower by time, faster by speed.
+    """The texts `4 % slower` and `2 to 6 %`, the interval; slower by time, faster by speed.
 
     >>> difference(stats.Comparison(1 / 1.04, 1 / 1.06, 1 / 1.02, 0.0, 40, stats.WORSE))
     ('4 % slower', '2 to 6 %')
@@ -96,14 +96,14 @@ def _inverse(end: float) -> float:
 
 
 def print_pick(found: Advice) -> int:
-    """--pick: the flags alone; the result is the exit status."""
+    """Print the flags alone, for --pick; return the exit status."""
     printing.print_error(found.text, command_line.NAME, "advice")
     status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
     return status or (0 if found.is_sure else STATUS_UNDECIDED)
 
 
 def busy(result: results.Result) -> str:
-    """` on a busy machine`, where the load of a node was much for its CPUs; else nothing."""
+    """The words ` on a busy machine` if a node had a high load for its CPUs; else ""."""
     loads = [each["load"] / max(1, len(cpuset.parse(each["allowed"]))) for each in result.nodes]
     return " on a busy machine" if max(loads, default=0) > BUSY else ""
 
@@ -117,7 +117,7 @@ def _measured_in(result: results.Result) -> str:
 def _more(
     result: results.Result, measured: results.Measured, undecided: Sequence[results.Row]
 ) -> str:
-    """What would decide it: a larger budget, a quiet machine, or what is measured."""
+    """The remedy that would decide a comparison: a larger budget, a quiet machine, or none."""
     name, here = measured.workload.name, measured.rounds
     coarse = [row for row in undecided if row.comparison.resolution >= stats.DELTA]
     if coarse:
@@ -139,14 +139,14 @@ def _more(
 
 
 def _of_a_pass_s(result: results.Result, spent_s: float) -> float:
-    """What ENOUGH_ROUNDS of all workloads take, by the rounds that there were."""
+    """The seconds that ENOUGH_ROUNDS of all workloads take, estimated from the rounds so far."""
     counts = [each.rounds for each in result.measured]
     had = sum(counts) or 1
     return spent_s * stats.ENOUGH_ROUNDS * len(counts) / had
 
 
 def lasting(seconds: float) -> str:
-    """`90 s`, `5 min` or `2 h 10 min`."""
+    """A time as `90 s`, `5 min` or `2 h 10 min`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -156,7 +156,7 @@ def lasting(seconds: float) -> str:
 def _refusal(
     result: results.Result, counted: Sequence[results.Measured], chosen: Sequence[str]
 ) -> str:
-    """Why there is nothing to compare; "" where there is."""
+    """The reason why there is nothing to compare; "" if there is something."""
     if len(result.arms) < 2:
         left = "; ".join(f"{name}: {why}" for name, why in result.left_out.items())
         return f"nothing to compare: there is one arm{f' ({left})' if left else ''}"

@@ -1,4 +1,4 @@
-"""Everything that was measured: what --show reads from the file of a bench."""
+"""The result of a bench, which --show reads from its file."""
 
 import math
 import os
@@ -36,7 +36,7 @@ class Arm(NamedTuple):
     name: str
     flag: str  # what to type for it, as on the node of rank 0
     ranks: tuple[BoundRank, ...]  # in their order
-    beside: str = ""  # what it has that no flag of the launcher gives; then it is not advised
+    beside: str = ""  # its settings that no flag of the launcher gives; then it is not advised
 
 
 class Measured(NamedTuple):
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
     @property
     def failed(self) -> dict[str, str]:
-        """The arms that failed in it, and why."""
+        """The arms that failed in this workload, and why."""
         return {each.arm: each.error for each in self.taken if each.error}
 
     @property
@@ -63,23 +63,23 @@ class Measured(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How many were counted."""
+        """The number of counted rounds."""
         return next((len(its) for arms in self.series.values() for its in arms.values()), 0)
 
     @property
     def disturbed(self) -> Counter[str]:
-        """What disturbed samples, and how many of them."""
+        """The causes that disturbed samples, with the number of samples of each."""
         return Counter(each.mark for each in self.taken if each.mark)
 
     def efforts(self, arm: str) -> list[list[effort.Effort]]:
-        """What the samples of an arm cost each rank, for all rounds."""
+        """The efforts of the samples of an arm, by rank and round."""
         counted = [each.efforts for each in self.taken if each.arm == arm]
         ranks = max(map(len, counted), default=0)
         return [[its[r] for its in counted if r < len(its) and its[r]] for r in range(ranks)]  # type: ignore[misc]
 
 
 class Result(NamedTuple):
-    """A bench."""
+    """The facts of a bench, and its samples."""
 
     about: dict[str, Any]  # date, command, versions, seed and the like
     nodes: list[dict[str, Any]]  # each with its host, facts and a drawing for each arm
@@ -91,12 +91,12 @@ class Result(NamedTuple):
 
     @property
     def ranks(self) -> int:
-        """Those of the arm that has most."""
+        """The number of ranks of the largest arm."""
         return max((len(arm.ranks) for arm in self.arms), default=0)
 
 
 class Row(NamedTuple):
-    """A comparison with what was compared."""
+    """A comparison of two arms in one series of a workload."""
 
     workload: str
     series: str
@@ -106,7 +106,7 @@ class Row(NamedTuple):
 
 
 def slowest(samples: Samples, higher_is_better: bool) -> dict[str, list[float]]:
-    """For each arm the rounds' values of the slowest rank."""
+    """The slowest rank's value in each round, by arm."""
     worst = min if higher_is_better else max
     return {
         arm: [worst(value for value in ranks if value is not None) for ranks in rounds]
@@ -115,7 +115,7 @@ def slowest(samples: Samples, higher_is_better: bool) -> dict[str, list[float]]:
 
 
 def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
-    """By series and arm the rounds' values; of several series their geometric mean comes last."""
+    """The rounds' values by series and arm; the geometric mean of several series comes last."""
     higher = measured.workload.higher_is_better
     series = measured.series
     each = {name: slowest(samples, higher) for name, samples in series.items()}
@@ -133,9 +133,9 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
 def _of_each_step(
     measured: Measured, series: str, samples: Samples, arms: dict[str, list[float]]
 ) -> None:
-    """A job waits in each step for its slowest rank, and not always for the same one.
+    """Correct the values of a series: a job waits in each step for its slowest rank at that step.
 
-    The steps that were kept say how much longer that takes than the mean rank takes.
+    The recorded steps show how much longer that takes than the mean rank takes.
     """
     sign = -1 if measured.workload.higher_is_better else 1
     steps = samples_file.series_of(measured.taken, arms, "steps")
@@ -149,12 +149,12 @@ def _of_each_step(
 
 
 def rows(result: Result) -> list[Row]:
-    """Every arm against the one that was chosen."""
+    """The comparisons of every arm with the chosen one."""
     return [row for measured in result.measured for row in rows_of(measured, result.against)]
 
 
 def rows_of(measured: Measured, against: str) -> list[Row]:
-    """The comparisons of one workload; of several series their mean has the verdict."""
+    """The comparisons of one workload; with several series only their mean has a verdict."""
     names = [arm for arm in measured.there if arm != against and against in measured.there]
     higher = measured.workload.higher_is_better
     found = []
@@ -174,12 +174,12 @@ def rows_of(measured: Measured, against: str) -> list[Row]:
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:
-    """Those with a verdict, one for each workload and pair: the only series, or their mean."""
+    """The rows with a verdict, one for each workload and pair: the only series, or their mean."""
     return [row for row in rows if row.comparison.verdict]
 
 
 def head(result: Result) -> dict[str, Any]:
-    """All that is known before anything is measured."""
+    """The first line of the file: all that is known before any measurement."""
     return {
         "format": samples_file.FORMAT,
         **{name: value for name, value in result._asdict().items() if name != "measured"},
@@ -190,13 +190,13 @@ def head(result: Result) -> dict[str, Any]:
 
 
 def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
-    """What the samples say, for whoever reads the file."""
+    """The last line of the file: the comparisons and the advice, for other programs."""
     compared = [{**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)]
     return {"comparisons": compared, "advice": advice}
 
 
 def _finite(comparison: stats.Comparison) -> dict[str, Any]:
-    """For JSON, which has no infinity: an end of an interval that is not known is null."""
+    """A comparison for JSON, which has no infinity: an unknown end of an interval is null."""
     known = {
         name: None if value == math.inf else value for name, value in comparison._asdict().items()
     }
@@ -217,7 +217,7 @@ def check_writable(path: str, *, is_read: bool = False) -> None:
 
 
 def read(path: str) -> Result:
-    """What a file says. Raises UsageError."""
+    """Read the result from a file. Raises UsageError."""
     try:
         said = list(samples_file.lines(path))
         kind, first = said[0]
@@ -241,7 +241,7 @@ def begun(
     arms: Sequence[Arm],
     taken: Sequence[samples_file.Taken] = (),
 ) -> list[Measured]:
-    """The workloads in their order, with the samples that there are."""
+    """The workloads in their order, with the samples so far."""
     names = tuple(arm.name for arm in arms)
     return [
         Measured(Workload(**each), names, [its for its in taken if its.workload == each["name"]])

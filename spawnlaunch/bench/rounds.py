@@ -1,10 +1,10 @@
-"""The rounds: in each of them every arm runs once, in an order of the round's own.
+"""Run the rounds: in each of them every arm runs once, in an order of the round's own.
 
-All ranks walk them in step. What a rank measured goes to rank 0 after every sample, and from there
-to the file. An arm that fails is out of the workload, and the others go on.
+All ranks run them in step. After every sample the ranks send their measurements to rank 0, which
+writes them to the file. An arm that fails is out of the workload, and the others go on.
 
 Each workload has ENOUGH_ROUNDS in its turn, then as many again, until MOST_ROUNDS or the end of the
-budget. So when the rounds end does not depend on what they have shown.
+budget. So the end of the rounds does not depend on their results.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ PROGRESS_CHARS = 60
 BUDGET_USED = "the budget was used"
 MOST_ROUNDS = 5 * stats.ENOUGH_ROUNDS
 WARMEST = 99  # rounds before the first that the order is drawn from
-# Of a CPU, that the page and the end of all processes take; and after the budget, that a rank may
-# be late before it is taken for dead.
+# CPU seconds that the page and the end of all processes take; and seconds after the budget that a
+# rank may be late before it is taken for dead.
 END_S, LATE_S = 1.0, 60.0
 END_SHARE = 0.25  # of the budget, at most, for them on a machine that others use too
 
@@ -60,13 +60,13 @@ class Bench:
 
     @property
     def left_s(self) -> float:
-        """Seconds until samples are ended where they are."""
+        """Seconds until a running sample is ended."""
         if self.me.options.rounds:
             return math.inf
         return self.me.options.budget_s - self._end_s - (time.monotonic() - self._began)
 
     def measure_all(self) -> None:
-        """Every workload, as long as there is time."""
+        """Measure every workload, as long as there is time."""
         gc.collect()
         gc.freeze()  # the children of this process shall not copy what they never use
         for each in self.result.measured:
@@ -82,7 +82,7 @@ class Bench:
         return self._progress("")
 
     def _round(self, measured: results.Measured, number: int) -> bool:
-        """Every arm that has not failed once. False: the budget is used."""
+        """Run every arm that has not failed, once; return False if the budget is used."""
         options, workload = self.me.options, measured.workload
         for name in order(self.me.agreed.names, options.seed, workload.name, number):
             if self.me.group.tell(name in measured.failed):
@@ -102,7 +102,7 @@ class Bench:
         return True
 
     def _take(self, workload: Workload, name: str, number: int) -> samples_file.Taken | None:
-        """A sample of all ranks, on rank 0."""
+        """Take a sample on all ranks; return it on rank 0."""
         mine = take.take(workload, self.me, name, self.left_s)
         if mine is not None and mine.error:
             self.me.group.report_failure()
@@ -127,10 +127,10 @@ class Bench:
         )
 
     def _progress(self, doing: str) -> None:
-        """One line that is written over; without what is done it is taken away."""
+        """Write a line of progress over the last one; an empty text removes it."""
         if self.me.group.rank != 0 or not self.me.options.progress:
             return
-        with contextlib.suppress(OSError):  # nobody may read it
+        with contextlib.suppress(OSError):  # its reader may be gone
             os.write(2, (f"\r{doing:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
@@ -138,8 +138,8 @@ def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[s
     """The arms in the order of one round, the same on every rank.
 
     Each round begins with the arm that ended the one before, and the others are drawn. So each arm
-    follows each arm equally often in the mean, itself too: what an arm leaves to whoever follows
-    it, as a warm cache or a hot core, is the same for all.
+    follows each arm equally often in the mean, itself too: what an arm leaves to the next one, as a
+    warm cache or a hot core, is the same for all.
     """
     if len(names) < 2:
         return list(names)
@@ -151,7 +151,7 @@ def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[s
 
 @lru_cache(maxsize=4096)
 def _last(names: tuple[str, ...], seed: int, workload: str, number: int) -> str:
-    """The last arm of a round, another than its first."""
+    """The last arm of a round, which is not its first."""
     drawn = random.Random(f"{seed} {workload} {number} last")
     before = _last(names, seed, workload, number - 1) if number > -WARMEST else ""
     return drawn.choice([name for name in names if name != before])
@@ -164,7 +164,7 @@ def failure(
     *,
     is_over: bool = False,
 ) -> str:
-    """What is wrong with the samples of the ranks; "" for nothing."""
+    """The error in the samples of the ranks; "" if there is none."""
     for rank, each in everyone:
         if each.error and each.error != forked_sample.STOPPED:
             return f"{workload.name} on rank {rank}: {each.error.rstrip()}"

@@ -2,10 +2,10 @@
 
     {"bench": {...}}     first: what is measured, where, and with which bindings
     {"sample": {...}}    a sample of all ranks: Taken
-    {"found": {...}}     last: the comparisons and the advice, for whoever reads the file
+    {"found": {...}}     last: the comparisons and the advice, for other programs
 
-A process that is killed leaves all lines but the one that it was writing. `Taken` is what all the
-rest is made of: tables, verdicts, pictures.
+A process that is killed leaves all lines but the one that it was writing. All else is made of
+`Taken`: tables, verdicts, pictures.
 """
 
 import json
@@ -21,7 +21,7 @@ from spawnlaunch.workers import files
 FORMAT = 6
 BENCH, SAMPLE, FOUND = "bench", "sample", "found"
 
-Line = tuple[str, dict[str, Any]]  # its kind and what it says
+Line = tuple[str, dict[str, Any]]  # its kind and its value
 
 
 class Taken(NamedTuple):
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
 
 
 class Recorder:
-    """Writes a file line by line. Raises UsageError where that is refused."""
+    """Writes a file line by line. Raises UsageError where it cannot be written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class Recorder:
             raise unwritable(path, error) from None
 
     def write(self, kind: str, said: dict[str, Any]) -> None:
-        """One line, on disk when this returns."""
+        """Write one line, which is on the disk when this returns."""
         data = (json.dumps({kind: said}, allow_nan=False) + "\n").encode()
         try:
             while data:
@@ -60,17 +60,17 @@ class Recorder:
             raise unwritable(self.path, error) from None
 
     def take(self, taken: Taken) -> None:
-        """A sample."""
+        """Write a sample."""
         self.write(SAMPLE, as_line(taken))
 
 
 def unwritable(path: str, error: OSError) -> errors.UsageError:
-    """What is said of a file of ours that cannot be written."""
+    """The error for a file of the bench that cannot be written."""
     return errors.UsageError(f"cannot write {path}: {error.strerror}; type another name")
 
 
 def as_line(taken: Taken) -> dict[str, Any]:
-    """What differs from the defaults."""
+    """The fields of a sample that differ from the defaults, for its line."""
     known = {
         name: value
         for name, value in taken._asdict().items()
@@ -80,7 +80,7 @@ def as_line(taken: Taken) -> dict[str, Any]:
 
 
 def lines(path: str) -> Iterator[Line]:
-    """What a file says, without a line that was torn. Raises ValueError and OSError."""
+    """Yield the lines of a file, without an incomplete last one. Raises ValueError and OSError."""
     for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if not text.endswith("\n"):
             return
@@ -89,14 +89,14 @@ def lines(path: str) -> Iterator[Line]:
 
 
 def taken_of(said: dict[str, Any]) -> Taken:
-    """A sample from its line."""
+    """Read a sample from its line."""
     efforts = tuple(effort.read(each) for each in said["efforts"])
     known = {name: tuple(said.get(name, ())) for name in ("values", "steps")}
     return Taken(**{**said, **known, "efforts": efforts})
 
 
 def series_of(taken: Sequence[Taken], names: Iterable[str], what: str = "values") -> dict[str, Any]:
-    """By series and arm the values, or steps, of each rank in each round.
+    """The values, or steps, of each rank in each round, by series and arm.
 
     Rounds that not all of these arms have are left out.
     """

@@ -1,4 +1,4 @@
-"""What more workers are worth: speed and efficiency against the fewest. Pure.
+"""The gain of more workers: speed and efficiency against the fewest. Pure.
 
 Bundled workloads give each rank the same work, and measure how fast a rank does it; so the ratio to
 the fewest workers is the efficiency, and the speed of the job is that by the number of workers. A
@@ -17,7 +17,7 @@ UNSCALED = ("jitter", "latency", *workloads.COLLECTIVES)  # more workers do not 
 def lines(
     measured: results.Measured, rows: Sequence[results.Row], result: results.Result
 ) -> Iterator[str]:
-    """A line for each number of workers, where numbers were compared."""
+    """Yield a line for each number of workers, where numbers were compared."""
     counts = result.about.get("counts")
     if not counts or measured.workload.name in UNSCALED:
         return
@@ -45,7 +45,7 @@ def lines(
 
 
 def speeds(ratio: float, times: float, *, per_rank: bool) -> tuple[float, float]:
-    """Speed and efficiency of so many times the workers.
+    """The speed and efficiency of so many times the workers.
 
     >>> speeds(0.9, 4, per_rank=True), speeds(3.6, 4, per_rank=False)
     ((3.6, 0.9), (3.6, 0.9))

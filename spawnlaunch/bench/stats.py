@@ -1,18 +1,18 @@
 """Whether two arms differ, and by how much: pure functions of paired samples.
 
 A sample is one number for a round: what a job that meets in every step would reach, which waits
-for its slowest rank each time. What counts is the mean over all rounds and not the typical round:
-an arm that takes three times as long in one round of twelve makes a job a sixth longer. Both arms
-of a round ran within seconds of each other, so what else the machine did in that round hit both.
+for its slowest rank each time. The mean over all rounds counts, and not the typical round: an arm
+that takes three times as long in one round of twelve makes a job a sixth longer. Both arms of a
+round ran within seconds of each other, so other work of the machine in that round affected both.
 
-Compared are costs: the time of a sample, or what else is better if it is less. With `a` and `b`
-the costs of two arms, round by round, and r a ratio of their means, the differences b - r * a of
-the rounds have, where r is the truth, no preferred sign, whatever the noise is like: the order of
-the arms is drawn in every round. The sum of such differences exceeds x times the root of the sum
-of their squares with a probability of at most 3.18 times that of a normal variable to exceed x
-(Bentkus and Dzindzalieta, Bernoulli 21, 2015). That holds for any number of rounds. The interval
-has all r that are not rejected so: the roots of a quadratic equation, as Fieller's. Interval and
-p-value never disagree.
+The costs of two arms are compared: the time of a sample, or another value for which less is better.
+With `a` and `b` the costs of two arms, round by round, and r a ratio of their means, the
+differences b - r * a of the rounds have, where r is the truth, no preferred sign, whatever the
+noise is like: the order of the arms is drawn in every round. The sum of such differences exceeds x
+times the root of the sum of their squares with a probability of at most 3.18 times that of a normal
+variable to exceed x (Bentkus and Dzindzalieta, Bernoulli 21, 2015). That holds for any number of
+rounds. The interval has all r that are not rejected so: the roots of a quadratic equation, as
+Fieller's. Interval and p-value never disagree.
 
     better, worse   the interval does not hold 1
     equal           the interval lies within DELTA of 1
@@ -23,8 +23,8 @@ that take HUGE times as long. Before ENOUGH_ROUNDS a share of them that so few r
 with a probability of MISSED may be in either arm; only an interval that is further from 1 than that
 differs, and no arms are equal.
 
-There is one look at the samples, when the rounds have ended; when they end does not depend on who
-is better. ERROR is the probability that a workload of equal arms claims any difference. It is
+There is one look at the samples, when the rounds have ended; when they end does not depend on which
+arm is better. ERROR is the probability that a workload of equal arms claims any difference. It is
 divided among the comparisons of the workload by Holm's steps (Scandinavian Journal of Statistics 6,
 1979): the smallest p-value has to reach error / m, the next error / (m - 1), and so on to the first
 that does not. A comparison that does not differ has its interval at error / m.
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
 
 ERROR = 0.05  # of a workload
-DELTA = 0.03  # pinning is said to be worth 1 to 10 % (torchrun's documentation of --numa-binding)
+DELTA = 0.03  # pinning is reported to gain 1 to 10 % (torchrun's documentation of --numa-binding)
 ENOUGH_ROUNDS = 40  # a share of stragglers of 8 % is in as many but for MISSED
 HUGE, MISSED = 3.0, 0.04
 CONSTANT = 3.18  # of the inequality, for one side
@@ -52,7 +52,7 @@ Pair = tuple[Floats, Floats]  # the costs of an arm and of another one, round by
 
 
 class Comparison(NamedTuple):
-    """One arm against another."""
+    """The comparison of one arm with another."""
 
     ratio: float  # above 1 the arm is better
     low: float  # the interval of it; 0 and infinity where there are too few rounds
@@ -82,7 +82,7 @@ def judge(pairs: Sequence[Pair], error: float) -> list[Comparison]:
 
 
 def compared(costs: Pair, level: float) -> Comparison:
-    """One comparison at a level of its own."""
+    """Compare two arms, with an interval at this level."""
     every = np.concatenate(costs)
     arm, other = (each / float(every.mean()) for each in costs)
     square = quantile(level) ** 2
@@ -112,7 +112,7 @@ def resolution(costs: Floats) -> float:
 
 
 def _judged(low: float, high: float, rounds: int, steps: float) -> str:
-    """The verdict of so many rounds of costs that are measured in such steps."""
+    """The verdict on an interval of so many rounds, with costs measured in such steps."""
     beyond = 1 + unseen(rounds)
     if low > beyond or high < 1 / beyond:
         return BETTER if low > 1 else WORSE
@@ -121,7 +121,7 @@ def _judged(low: float, high: float, rounds: int, steps: float) -> str:
 
 
 def unseen(rounds: int) -> float:
-    """By how much stragglers that so few rounds may have missed make a mean larger.
+    """The share by which stragglers that so few rounds may have missed make a mean larger.
 
     >>> round(unseen(20), 2), unseen(40)
     (0.3, 0.0)
@@ -132,12 +132,12 @@ def unseen(rounds: int) -> float:
 
 @lru_cache
 def quantile(level: float) -> float:
-    """How large the sum may be against the root of the sum of squares, two-sided."""
+    """The largest ratio of the sum to the root of the sum of squares at a level, two-sided."""
     return -NormalDist().inv_cdf(max(1e-300, min(0.5, level / 2 / CONSTANT)))
 
 
 def _p_value(differences: Floats) -> float:
-    """Two-sided: at most so often equal arms differ as much."""
+    """The two-sided p-value: the largest probability that equal arms differ as much."""
     root = math.sqrt(float(differences @ differences))
     if root == 0:
         return 1.0
@@ -145,12 +145,12 @@ def _p_value(differences: Floats) -> float:
 
 
 def fewest_rounds(level: float) -> int:
-    """From how many rounds on a level can be reached at all: equal differences have this root."""
+    """The fewest rounds that can reach a level at all: those of equal differences."""
     return math.floor(quantile(level) ** 2) + 1
 
 
 def rounds_to_decide(found: Comparison) -> int:
-    """How many rounds make the interval as narrow as DELTA to either side, if they are as these.
+    """The rounds that make the interval as narrow as DELTA to either side, if they are as these.
 
     >>> rounds_to_decide(Comparison(1.0, 1 / 1.06, 1.06, 1.0, 40, UNDECIDED))
     160
@@ -162,7 +162,7 @@ def rounds_to_decide(found: Comparison) -> int:
 
 
 def mean_and_width(values: Floats, level: float = ERROR) -> tuple[float, float]:
-    """The mean, and what its interval has to either side by the same bound; infinity: unknown."""
+    """The mean, and its interval's width to either side by the same bound; infinity: unknown."""
     square = quantile(level) ** 2
     free = len(values) - square
     spread = math.sqrt(square / free) * float(np.std(values)) if free > 0 else math.inf
@@ -181,7 +181,7 @@ def holm(p: Sequence[float], error: float) -> list[float]:
 
 
 def geometric_means(series: Sequence[Sequence[float]]) -> list[float]:
-    """One number a round out of several series, so that none counts for more by its unit."""
+    """The geometric mean of several series in each round, in which no unit counts for more."""
     means: list[float] = np.exp(np.mean(np.log(series), axis=0)).tolist()
     return means
 

@@ -1,14 +1,14 @@
-"""What a job pays that meets in every step: the mean of the slowest of N ranks, each step. Pure.
+"""Estimate the step of a job that synchronizes in every step: the mean slowest rank. Pure.
 
 A step of all ranks is a slot: the first step of each, the second, and so on, which began together.
-What the slowest rank took in each slot is measured for the ranks that there are. A job of more is
+The time of the slowest rank in each slot is measured for the ranks that there are. A larger job is
 taken for several such groups, each with slots of its own: the mean of the largest of m slots that
-are drawn from all that were measured. So what ranks of one group have in common, as a node's
-neighbours or its clock, is not counted as if it were chance; between groups nothing is shared. What
-more communication costs is not in it.
+are drawn from all that were measured. So the common causes of ranks of one group, as a node's
+neighbours or its clock, are not counted as chance; between groups nothing is shared. The cost of
+more communication is not in it.
 
 The interval is a bootstrap's, which draws whole rounds, for steps of one round are alike. Where it
-is wide, or the samples have too few slots for such a tail, nothing is said.
+is wide, or the samples have too few slots for such a tail, there is no estimate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ import numpy as np
 
 from spawnlaunch.bench import results, samples_file, stats
 
-Slots = list[stats.Floats]  # by round, what the slowest rank took in each step, seconds
+Slots = list[stats.Floats]  # by round, the seconds of the slowest rank in each step
 
 DRAWS = 200
 OUTER = (2.5, 97.5)  # percentiles of the interval
@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
 def slots(
     taken: Sequence[samples_file.Taken], arm: str, series: str, ranks: int | None = None
 ) -> Slots:
-    """Of all samples; of fewer ranks than were measured, of each such group of them."""
+    """The slots of all samples; for fewer ranks than were measured, of each group of so many."""
     found = []
     for each in taken:
         if each.arm == arm and not each.error:
@@ -54,7 +54,7 @@ def slots(
 
 
 def mean_of_largest(rounds: Slots, groups: float) -> float:
-    """The mean of the largest of so many slots, each as any that was measured.
+    """The mean of the largest of so many slots, each drawn from those that were measured.
 
     >>> mean_of_largest([np.array([1.0, 3.0])], 1), mean_of_largest([np.array([1.0, 3.0])], 2)
     (2.0, 2.5)
@@ -68,7 +68,10 @@ def mean_of_largest(rounds: Slots, groups: float) -> float:
 
 
 def estimate(rounds: Slots, groups: float) -> Estimate | None:
-    """None: these samples cannot tell; of twice the ranks that were measured enough rounds can."""
+    """Estimate the mean of the largest of `groups` slots; None if these samples cannot show it.
+
+    For twice the ranks that were measured enough rounds suffice.
+    """
     rng = np.random.default_rng(len(rounds))
     drawn = [
         mean_of_largest([rounds[i] for i in rng.integers(len(rounds), size=len(rounds))], groups)
@@ -82,14 +85,14 @@ def estimate(rounds: Slots, groups: float) -> Estimate | None:
 
 
 def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Estimate | None:
-    """The mean step of a job of so many ranks under an arm."""
+    """Estimate the mean step of a job of so many ranks under an arm."""
     here = max((len(each.values) for each in measured.taken if each.arm == arm), default=0)
     its = slots(measured.taken, arm, series, ranks)
     return estimate(its, max(1.0, ranks / here)) if its else None
 
 
 def lines(measured: results.Measured, sizes: Sequence[int], against: str) -> Iterator[str]:
-    """The typical step and the tail of each arm, and what steps are at each size."""
+    """Yield lines with each arm's typical step and tail, and its estimated step at each size."""
     for series in measured.series:
         every = {arm: its for arm in measured.there if (its := slots(measured.taken, arm, series))}
         name = f"{series}, " if series else ""

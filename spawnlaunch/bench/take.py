@@ -1,4 +1,4 @@
-"""This rank's part of one sample, which all ranks that take part begin together."""
+"""Take this rank's part of one sample, which all participating ranks begin together."""
 
 import os
 import time
@@ -23,7 +23,7 @@ from spawnlaunch.world import host
 
 
 class Participant(NamedTuple):
-    """What this rank takes part with."""
+    """The options, node and group with which this rank takes part."""
 
     options: bench_request.BenchRequest
     here: RankOnNode
@@ -34,7 +34,7 @@ class Participant(NamedTuple):
 def take(
     workload: workloads.Workload, me: Participant, arm: str, left_s: float
 ) -> forked_sample.Sample | None:
-    """A sample of an arm, ended after `left_s` of rank 0; None: this rank takes no part in it."""
+    """Take a sample of an arm, ended after rank 0's `left_s`; None if this rank has no part."""
     group, part = me.group, me.agreed.parts.get(arm)
     key = f"sample {group.count}"
     until = time.monotonic() + group.tell(left_s)
@@ -55,7 +55,7 @@ def take(
 
 
 def used_cpus(me: Participant, arm: str) -> cpuset.CpuSet:
-    """Those of all ranks of an arm on this node: what runs elsewhere disturbs nobody."""
+    """The CPUs of all ranks of an arm on this node; processes on other CPUs do not disturb them."""
     its = next(each for each in me.agreed.result.arms if each.name == arm)
     here = [rank.cpus for rank in its.ranks if rank.host == me.here.view.host]
     if not all(here):
@@ -66,7 +66,7 @@ def used_cpus(me: Participant, arm: str) -> cpuset.CpuSet:
 def _of_command(
     me: Participant, part: Part | None, arm: str, stopped: forked_sample.Stopped
 ) -> forked_sample.Sample | None:
-    """Rank 0 holds a port that the ranks of the command can meet at."""
+    """Take a sample of the command, for which rank 0 holds a free port as MASTER_PORT."""
     held = host.hold_free_port() if me.group.rank == 0 else None
     port = me.group.tell(held.port if held else 0)
     try:
@@ -85,7 +85,7 @@ def _of_command(
 
 
 def command_environment(part: Part, port: int, environ: forked_sample.Environ) -> dict[str, str]:
-    """That of the rank, with a port of the sample's own: the bench listens on the rank's."""
+    """The rank's environment, but a port of the sample's own: the bench listens on the rank's."""
     own = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
     own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
     own |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
@@ -96,7 +96,7 @@ def command_environment(part: Part, port: int, environ: forked_sample.Environ) -
 def _bundled(
     workload: workloads.Workload, me: Participant, part: Part, key: str, watch: effort.Watch
 ) -> dict[str, float]:
-    """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
+    """Measure a bundled workload in the sample's process, which joins those of other ranks."""
     environ = me.here.environ
     os.environ.update(dict(part.environ))
     device = me.agreed.device if workload.name in workloads.ON_DEVICES else None
@@ -124,5 +124,5 @@ def _bundled(
             device_id=rank.device if on_device else None,
         )
     values: dict[str, float] = workloads.measure_of(workload.name)(rank)
-    rank.barrier()  # who leaves first would cut the others off
+    rank.barrier()  # a rank that leaves first would cut the others off
     return values

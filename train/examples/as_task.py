@@ -1,4 +1,4 @@
-"""What ``plain_ddp.py`` trains, as a task of the loop: the model, the samples, and the loss.
+"""The training of ``plain_ddp.py`` as a task of the loop: the model, the samples, and the loss.
 
     python -m spawnlaunch --nproc 2 -- --task train/examples/as_task.py:Signs --epochs 6
 
@@ -19,7 +19,7 @@ from spawnlaunch.train.task import Task
 
 
 class Signs(Task):
-    """Have the coordinates of a point the same sign?"""
+    """Learn whether the coordinates of a point have the same sign."""
 
     defaults = {"batch_size": 16, "lr": 1e-2, "weight_decay": 0.01}  # noqa: RUF012
 

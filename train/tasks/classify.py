@@ -1,4 +1,4 @@
-"""Which package of the standard library is a piece of source code from?
+"""Classify pieces of source code by the package of the standard library that they are from.
 
 Real text that every Python has: the packages with enough files are the classes, and a file is
 either trained on or held out, as a whole. A small convolutional network reads windows of bytes.

@@ -1,6 +1,6 @@
 """Models and tokenizers of Hugging Face transformers, from this machine only.
 
-And what the tasks that train them have in common: flags, defaults, and how they are saved.
+And the common part of the tasks that train them: flags, defaults, and how they are saved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..errors import shared_refusal
 from ..task import Task, split_of
 from . import rows
 
-# Every rank would print its own; what matters is said by the loop.
+# Every rank would print its own; the loop prints what matters.
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
@@ -63,7 +63,7 @@ def tokenizer_of(model: str, tokenizer: str | None, needed: Sequence[str]) -> An
 
 
 def of_tokens(tokenizer: Any) -> dict[str, Any]:
-    """What a configuration has to say of the tokens."""
+    """The fields of a configuration that the tokenizer decides."""
     return {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
@@ -75,10 +75,10 @@ def of_tokens(tokenizer: Any) -> dict[str, Any]:
 def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) -> Any:
     """The configuration in a directory, or of a type such as "gpt2", with changes as JSON.
 
-    What is ``by_type`` is said of a type alone; a directory knows it.
+    The fields in ``by_type`` are for a type alone; a directory has its own.
     """
     wanted = _read_changes(changes)
-    # A directory of another kind, as of a run in --out gpt2, is not meant.
+    # Only a directory with a config.json counts: "gpt2" may be that of a run, by --out.
     if (Path(model) / "config.json").exists():
         make = partial(AutoConfig.from_pretrained, model, local_files_only=True)
     elif model in CONFIG_MAPPING:
@@ -106,7 +106,7 @@ def _read_changes(changes: str) -> dict[str, Any]:
 
 
 def _no_model(model: str) -> str:
-    """Why there is none of this name, and what to type."""
+    """The error for a name that is neither a directory nor a type, with its remedy."""
     name = Path(model).name
     near = difflib.get_close_matches(model.lower().replace("-", "_"), CONFIG_MAPPING, 1, LIKE)
     meant = f"; did you mean the type {near[0]}?" if near else "; type one of these."
@@ -118,7 +118,7 @@ def _no_model(model: str) -> str:
 
 
 def _refuse_unknown(model: str, usual: Any, wanted: dict[str, Any]) -> None:
-    """Raises RefusedError for changes that the model's configuration would not look at."""
+    """Raises RefusedError for changes that the model's configuration would ignore."""
     known = {*vars(usual), *usual.to_dict(), *usual.attribute_map, *TAKEN}
     for cls in type(usual).__mro__:
         known |= set(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
@@ -136,7 +136,7 @@ def _refuse_unknown(model: str, usual: Any, wanted: dict[str, Any]) -> None:
 
 
 def sizes_of(config: Any) -> dict[str, Any]:
-    """The changes that make a model of this type small, under the names that the type has."""
+    """The changes that make a model of this type small, under the type's names for them."""
     small = {
         "num_hidden_layers": 2,
         "hidden_size": 128,
@@ -157,7 +157,7 @@ def sizes_of(config: Any) -> dict[str, Any]:
 
 @contextmanager
 def _refused_as(what: str) -> Iterator[None]:
-    """An error of transformers as one line; its classes raise many kinds, some of their own."""
+    """Turn an error of transformers, of any class, into a RefusedError of one line."""
     try:
         yield
     except Exception as error:
@@ -166,7 +166,7 @@ def _refused_as(what: str) -> Iterator[None]:
 
 
 def model_on_meta(kind: str, config: Any, what: str) -> Any:
-    """A model of this configuration; for most, no memory is taken for its parameters.
+    """Make a model of this configuration, if possible without memory for its parameters.
 
     ``kind`` is the name of an Auto class. Raises RefusedError, which begins with ``what``, when no
     model can be made from the configuration.
@@ -175,13 +175,13 @@ def model_on_meta(kind: str, config: Any, what: str) -> Any:
     try:
         with torch.device("meta"):
             return make()
-    except Exception:  # also of a model that computes with values while it is made
+    except Exception:  # as from a model that computes with values while it is made
         with _refused_as(what):
             return make()
 
 
 def has_weights(model: str) -> bool:
-    """Whether there are any in the directory; without them the model begins with random ones."""
+    """Whether the directory has weights; without them the model begins with random ones."""
     return any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS)
 
 
@@ -197,9 +197,9 @@ def names_in(config: Any) -> list[list[str]]:
 
 
 def in_order_of(theirs: list[str], ours: list[str]) -> list[str] | None:
-    """Our names in the order of a directory's, where they are the same, case aside; else None.
+    """The names ``ours`` in the order of ``theirs``, if both are the same, case aside; else None.
 
-    LABEL_0, which transformers writes where nobody has named a class, is the class 0.
+    LABEL_0, which transformers writes for a class without a name, is the class 0.
     """
     unnamed = [f"label_{number}" for number in range(len(ours))]
     by_text = {name.casefold(): name for name in ours}
@@ -236,7 +236,7 @@ class FineTuning(Task):
         self.configure()
 
     def configure(self, **more: Any) -> None:
-        """Make the configuration, and see that a model can be made from it."""
+        """Make the configuration, and check that a model can be made from it."""
         self.config = config_of(self.model_name, self.model_config, self.by_type(), **more)
         flag = "name" if self.model_config == "{}" else "config"
         asked = self.model_name if flag == "name" else self.model_config
@@ -245,11 +245,11 @@ class FineTuning(Task):
         self.origin = self._origin(type(model).__name__)
 
     def by_type(self) -> dict[str, Any]:
-        """What the configuration of a type has to say beside, where no directory says it."""
+        """Further fields for the configuration of a type, which no directory has."""
         return {}
 
     def _origin(self, model_class: str) -> str:
-        """Where the weights come from, for a line on the run."""
+        """The origin of the weights, for a line on the run."""
         if has_weights(self.model_name):
             said, saved = f"weights of {self.model_name}", self.config.architectures
             if saved and model_class not in saved:
@@ -265,7 +265,7 @@ class FineTuning(Task):
     def name_classes(self, names: list[str]) -> list[int]:
         """Name the classes that the model tells apart; returns the number of each of ``names``.
 
-        They follow the model's directory where it has the same names.
+        The numbers are those of the model's directory where it has the same names.
         """
         every = names_in(self.config)
         ordered = next(filter(None, (in_order_of(theirs, names) for theirs in every)), None)
@@ -287,8 +287,8 @@ class FineTuning(Task):
         return [numbers[name] for name in names]
 
     def describe(self) -> str:
-        """How much there is in each split, and where the data and the weights come from."""
-        # None of "test": a run that is resumed to be tested may have none so far.
+        """The amount in each split, and the origins of the data and the weights."""
+        # Without "test": a run that is resumed to be tested may have had no such split.
         train, validation = self.amount("train"), self.amount("validation")
         said = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
         if self.labels:
@@ -298,11 +298,11 @@ class FineTuning(Task):
         return f"{self.data}, sha256 {self.facts['digest']}: {said}; {self.origin}"
 
     def amount(self, split: str) -> str:
-        """How much there is in a split, as "1,000 tokens"."""
+        """The amount in a split, as "1,000 tokens"."""
         raise NotImplementedError
 
     def model(self) -> Any:
-        """The weights in the directory, or random ones, in float32 whatever they are stored in."""
+        """Make the model, with the directory's weights or random ones, in float32 in any case."""
         auto = getattr(transformers, self._kind)
         if not has_weights(self.model_name):
             self.config.dtype = torch.float32
@@ -325,7 +325,7 @@ class FineTuning(Task):
         return loaded.float()
 
     def dataset(self, split: str) -> Any:
-        """The samples of this split. Raises RefusedError when there is none."""
+        """Return the samples of a split. Raises RefusedError when there is no such split."""
         if split == "test" and split not in self.splits:
             used = self.facts["held_out"] == rows.SPLIT_TEST
             raise shared_refusal(
@@ -336,7 +336,7 @@ class FineTuning(Task):
         return split_of(self.splits, split)
 
     def export(self, model: Any, directory: Path) -> None:
-        """In the form that from_pretrained reads."""
+        """Write the model in the form that from_pretrained reads."""
         model.save_pretrained(directory / "model")
 
 
@@ -360,7 +360,7 @@ class OnText(FineTuning):
         return {"vocab_size": len(self.tokens)}
 
     def prepare(self, directory: Path) -> None:
-        """Make tokens of the rows, unless a run that now goes on has done so."""
+        """Make tokens of the rows, unless the run that is resumed has done so."""
         files = (self.data, self.validation, self.test)
         place = Path(self.tokenizer or self.model_name)
         tokenizer = [file for file in place.glob("*") if file.suffix in TOKENIZER_FILES]
@@ -379,14 +379,14 @@ class OnText(FineTuning):
         raise NotImplementedError
 
     def prepared(self, directory: Path) -> None:
-        """Take up the arrays."""
+        """Load the arrays that ``prepare`` wrote."""
         self.facts = rows.read_facts(directory)
         self.take_up(self.facts)
         for split in self.facts["splits"]:
             self.splits[split] = self.read(directory, split)
 
     def take_up(self, facts: dict[str, Any]) -> None:
-        """Take up what ``write`` returned."""
+        """Use the facts that ``write`` returned."""
 
     def read(self, directory: Path, split: str) -> Any:
         """The samples of a split."""

@@ -1,7 +1,7 @@
 """Train or fine-tune a Hugging Face model to tell which class an image is of.
 
-The images are in a directory that has one for each class, as ``data/cat/1.jpg``; or in one that has
-those below ``train``, and below ``validation`` and ``test`` where there are such splits.
+The images are in a directory with one directory for each class, as ``data/cat/1.jpg``; or those
+directories are below ``train``, and below ``validation`` and ``test`` where there are such splits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..errors import RefusedError
 from . import rows, scores
 from .huggingface import FineTuning
 
-# Of ImageNet, which most models that a processor says nothing of were trained with.
+# Of ImageNet, on which most models without a preprocessor_config.json were trained.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SHORTER_SIDE = 256 / 224  # of the part that is looked at, where nothing is drawn
+SHORTER_SIDE = 256 / 224  # of the part that is used, where no part is drawn
 LEAST_AREA, RATIOS = 0.25, (3 / 4, 4 / 3)  # of the part that is drawn
 
 # Formats of which Pillow returns 16 bits in its mode of 32: before Pillow 11.3, and of PGM.
@@ -95,7 +95,7 @@ def as_shown(image: Image.Image) -> Image.Image:
 
 
 def refuse_unreadable(file: str) -> None:
-    """Raises RefusedError where the head of a file is not that of an image that can be used."""
+    """Raises RefusedError where the head of a file is not that of a usable image."""
     try:
         with Image.open(file) as image:
             has_16_bits(image)
@@ -158,7 +158,7 @@ class ImageClassification(scores.Classifier, FineTuning):
         return model(pixel_values=pixels).logits.float(), truth
 
     def export(self, model: Any, directory: Path) -> None:
-        """In the form that from_pretrained reads."""
+        """Write the model in the form that from_pretrained reads."""
         super().export(model, directory)
         mean, deviation = self._colours()
         said = {"image_mean": mean, "image_std": deviation, "size": {"shortest_edge": self.size}}
@@ -169,7 +169,7 @@ class ImageClassification(scores.Classifier, FineTuning):
 def find_splits(
     data: str, validation: str | None, test: str | None
 ) -> tuple[dict[str, list[tuple[str, str]]], str]:
-    """Files and classes of each split, in the order of their names; and what is held out.
+    """The files and classes of each split, in the order of their names; and the held-out part.
 
     Raises RefusedError where a directory has no images.
     """

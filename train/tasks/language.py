@@ -1,4 +1,4 @@
-"""Predict the next byte of English prose: the help topics that every Python carries along.
+"""Predict the next byte of English prose: the help topics that come with every Python.
 
 The text is read from the standard library at run time (``pydoc_data.topics``, about half a
 megabyte), or from a file. It differs between Python versions, so its digest is part of the
@@ -29,7 +29,7 @@ ROTARY_BASE = 10_000.0
 
 
 class Rotary(nn.Module):
-    """Turns queries and keys by their position, so that their products see distances only.
+    """Rotates queries and keys by their position, so that their products depend on distances only.
 
     Shape (..., time, HEAD_WIDTH) to the same (RoFormer, arXiv:2104.09864). A model this
     small learns several times faster with it than with a table of positions.
@@ -47,7 +47,7 @@ class Rotary(nn.Module):
         self.register_buffer("sin", angles.sin() * signs, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Number i of a head and number i + half are turned together, as a point in a plane."""
+        """Rotate numbers i and i + half of a head together, as a point in a plane."""
         time = x.shape[-2]
         partners = x.roll(HEAD_WIDTH // 2, dims=-1)
         return torch.addcmul(x * self.cos[:time], partners, self.sin[:time])
@@ -117,7 +117,7 @@ class GPT(nn.Module):
         x = self.tokens(ids)
         for block in self.blocks:
             x = block(x)
-        # The embedding is the output layer too: one table says what a byte is, in and out.
+        # The embedding is the output layer too: one table stands for the bytes, in and out.
         return F.linear(self.norm(x), self.tokens.weight)
 
 

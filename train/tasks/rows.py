@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 class Rows(NamedTuple):
-    """Rows of a file, or those of them that are in ``places``, which count from 0."""
+    """Rows of a file: those in ``places``, which count from 0."""
 
     file: str
     rows: Any  # a sequence of mappings
@@ -50,13 +50,13 @@ class Rows(NamedTuple):
         return cls(str(file), rows, range(len(rows)), classes, broken_lines)
 
     def refusal(self, flag: str, place: int, wrong: str) -> RefusedError:
-        """What is wrong with a row; rows count from 1."""
+        """Return an error for a row, which it counts from 1."""
         return RefusedError(f"{flag}: row {place + 1} of {self.file} {wrong}")
 
     def texts(self, flag: str, template: str) -> Iterator[str]:
-        """A text of each row: "{instruction} {output}", or the name of one column.
+        """Yield a text of each row, by a template "{instruction} {output}" or the name of a column.
 
-        Raises RefusedError with the ``flag`` that gave the template where a row lacks one.
+        Raises RefusedError with the ``flag`` that gave the template where a row lacks a value.
         """
         try:
             fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
@@ -87,11 +87,11 @@ class Rows(NamedTuple):
 
 
 def read_splits(data: str, validation: str | None, test: str | None) -> dict[str, Rows]:
-    """The rows to train on, to validate with, and to test if there are any.
+    """Read the rows to train on, to validate with, and to test if there are any.
 
-    Those to validate with are from a second file, or the test split of a saved data set that has no
-    other, or one row in ten of the first. Raises RefusedError when a file cannot be read or a split
-    is empty.
+    The rows to validate with are from a second file, or the test split of a saved data set without
+    another, or one row in ten of the first file. Raises RefusedError when a file cannot be read or
+    a split is empty.
     """
     splits = _read_saved(Path(data)) if Path(data).is_dir() else {"train": _read("data", data)}
     if validation is not None:
@@ -136,7 +136,7 @@ def _read(flag: str, name: str) -> Rows:
 
 
 def _read_csv(flag: str, path: Path, delimiter: str) -> Rows:
-    """Rows of CSV. A quote that is not closed, or that ends before its field does, is refused."""
+    """Read rows of CSV; refuse a quote that is not closed, or that ends before its field does."""
     csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
     rows: list[Row] = []
     broken_lines = 0
@@ -166,7 +166,7 @@ def _read_csv(flag: str, path: Path, delimiter: str) -> Rows:
 
 
 def _read_json(flag: str, path: Path, text: str) -> list[Row]:
-    """Objects in lines, or in one array."""
+    """Read objects, each on a line, or all in one array."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -216,7 +216,7 @@ def _read_saved(path: Path) -> dict[str, Rows]:
 
 
 def origin_of_held_out(data: str, validation: str | None) -> str:
-    """Where the rows to validate with come from, for a line on the run."""
+    """The origin of the rows to validate with, for a line on the run."""
     if validation is not None:
         return f"of {validation}"
     listed = Path(data) / "dataset_dict.json"  # as save_to_disk writes it for several splits
@@ -228,7 +228,7 @@ def origin_of_held_out(data: str, validation: str | None) -> str:
 
 
 def order_of(labels: Iterable[str]) -> list[str]:
-    """Different labels in their order: of numbers if all are numbers, else of texts."""
+    """The distinct labels, sorted as numbers if all are numbers, else as texts."""
     every = sorted(set(labels))
     if all(re.fullmatch(r"[+-]?\d+(\.\d+)?", label, re.ASCII) for label in every):
         return sorted(every, key=float)
@@ -257,18 +257,18 @@ def fingerprint(*places: str | Path | None) -> dict[str, list[int]]:
 
 
 def is_prepared(directory: Path, source: dict[str, Any]) -> bool:
-    """Whether the arrays were made from this source already, in a run that now goes on."""
+    """Whether the arrays were made from this source already, by the run that is resumed."""
     file = directory / FOLDER / SOURCE
     return file.exists() and json.loads(file.read_text(encoding="utf-8"))["source"] == source
 
 
 def forget(directory: Path) -> None:
-    """Have the arrays made anew, whatever they were made from."""
+    """Remove the note on the source, so that the arrays are made again."""
     (directory / FOLDER / SOURCE).unlink(missing_ok=True)
 
 
 def begin_preparing(directory: Path) -> None:
-    """Forget what the arrays were made from, until all of them are there."""
+    """Remove the arrays and the note on their source, before new ones are made."""
     (directory / FOLDER).mkdir(exist_ok=True)
     forget(directory)
     for file in (directory / FOLDER).glob("*.*"):
@@ -278,7 +278,7 @@ def begin_preparing(directory: Path) -> None:
 def finish_preparing(
     directory: Path, source: dict[str, Any], facts: dict[str, Any], root: Path
 ) -> None:
-    """Note what the arrays were made from, and ``facts`` for ``read_facts``.
+    """Write a note on the source of the arrays, with ``facts`` for ``read_facts``.
 
     The digest that identifies the data is of labels, arrays, and the names of files below ``root``,
     which may be moved. A test split, which may be added later, is not in it.
@@ -296,22 +296,22 @@ def finish_preparing(
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
-    """What was noted when the arrays were made."""
+    """Read the facts that ``finish_preparing`` wrote."""
     facts: dict[str, Any] = json.loads((directory / FOLDER / SOURCE).read_text(encoding="utf-8"))
     return dict(facts["facts"])
 
 
 def write(directory: Path, name: str, texts: Iterable[Sequence[int]]) -> None:
-    """The tokens of all texts, one after the other, and where each text ends."""
+    """Write the tokens of all texts, one after the other, and the end of each text."""
     pieces = [np.asarray(text, dtype=np.int32) for text in texts]
     np.save(directory / FOLDER / f"{name}-tokens.npy", np.concatenate(pieces))
     np.save(directory / FOLDER / f"{name}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
 
 
 class Mapped:
-    """An array that was written, mapped: what is read of it becomes a tensor.
+    """An array in a file, mapped into memory; an item or a slice of it is a tensor.
 
-    Another process gets the name of the file, and maps it as well.
+    It is pickled as the name of the file, which another process maps as well.
     """
 
     def __init__(self, file: str) -> None:

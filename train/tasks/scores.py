@@ -1,8 +1,8 @@
 """Precision, recall and F1 from a confusion matrix; every count in it may be a sum over ranks.
 
 The matrix is of shape (classes, classes): row i, column j counts the samples of class i that were
-taken for class j. What has no samples or no predictions counts as zero, as scikit-learn has it with
-``zero_division=0``.
+taken for class j. The score of a class without samples or predictions is zero, as with
+scikit-learn's ``zero_division=0``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST_SHOWN = 25  # classes in a printed matrix
 
 
 class Classifier(Task):
-    """A task that finds the class of each sample; a subclass says how, and what they are called."""
+    """A task that predicts the class of each sample; a subclass has the model and the names."""
 
     unit = "nats"
 

@@ -1,7 +1,7 @@
 """Train or fine-tune a speech model of Hugging Face transformers: sound in, text out.
 
 An encoder reads the log-mel spectrum of a recording, and a decoder writes its words, as in Whisper.
-What counts is the word error rate of what the model generates.
+The measure is the word error rate of the text that the model generates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import rows
 from .huggingface import OnText
 
 soundfile: Any = importlib.import_module("soundfile")
-IGNORED = -100  # what transformers takes for no token
+IGNORED = -100  # the label that transformers ignores
 PROMPT = 4  # tokens of Whisper's: it begins, the language, what to do, and no times
 FRAMES_A_SECOND = 50  # of Whisper's encoder: 100 of the spectrum, of which it joins two
 
@@ -100,7 +100,7 @@ class Seq2Seq(OnText):
         return {"files": listed}
 
     def _refuse(self, of: rows.Rows, row: int, file: Path) -> None:
-        """Raises RefusedError where it is no recording, or one of another sampling rate."""
+        """Raises RefusedError where a file is not a recording, or has another sampling rate."""
         try:
             rate = soundfile.info(str(file)).samplerate
         except (OSError, RuntimeError) as error:
@@ -113,7 +113,7 @@ class Seq2Seq(OnText):
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokens(text, truncation=True, max_length=self.length)["input_ids"]
-        # The model puts it there by itself.
+        # The model puts its start token there by itself.
         ids = ids[ids[:1] == [self.config.decoder_start_token_id] :]
         return ids or [self.tokens.eos_token_id]
 
@@ -125,7 +125,7 @@ class Seq2Seq(OnText):
         return f"{len(self.splits[split]):,} recordings"
 
     def collate(self, samples: list[tuple[dict[str, Any], Tensor]]) -> dict[str, Any]:
-        """As long as the longest of the batch."""
+        """Return the batch, padded to its longest text."""
         sounds, texts = zip(*samples, strict=True)
         labels = nn.utils.rnn.pad_sequence(list(texts), True, IGNORED)
         padded = self.extractor.pad(list(sounds), return_tensors="pt")
@@ -147,7 +147,7 @@ class Seq2Seq(OnText):
         return {"loss": loss, "count": count, "errors": errors, "words": words}
 
     def _texts(self, model: Any, batch: dict[str, Any]) -> tuple[list[str], list[str]]:
-        """What was said, and what the model says."""
+        """The reference texts of a batch, and the texts that the model generates for it."""
         labels = batch["labels"]
         heard = model.generate(
             **batch["sound"],
@@ -161,12 +161,12 @@ class Seq2Seq(OnText):
         return said, heard
 
     def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """The word error rate: words to change, leave out or put in, of those that were said."""
+        """The word error rate: words to change, remove or insert, per word of the references."""
         return {} if self.loss_only else {"wer": float(sums["errors"] / sums["words"].clamp(min=1))}
 
     @torch.no_grad()
     def sample(self, model: Any, seed: int) -> str:  # noqa: ARG002
-        """The first recording held out, in both."""
+        """The reference of the first held-out recording, and the text that the model generates."""
         batch = self.collate([self.splits["validation"][0]])
         device = next(model.parameters()).device
         sound = {name: value.to(device) for name, value in batch["sound"].items()}
@@ -179,7 +179,7 @@ class Seq2Seq(OnText):
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The fewest items to change, leave out or put in, to make one of the other (Levenshtein)."""
+    """The fewest items to change, remove or insert to make one list of the other (Levenshtein)."""
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, start=1):
         before, row[0] = row[0], i

@@ -73,7 +73,7 @@ class SequenceClassification(scores.Classifier, OnText):
         return f"{len(self.splits[split]):,} texts"
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-        """Padded to the longest text of the batch."""
+        """Return the batch, padded to its longest text."""
         texts, classes = zip(*samples, strict=True)
         pad = nn.utils.rnn.pad_sequence
         ids = pad(list(texts), batch_first=True, padding_value=self.tokens.pad_token_id)

@@ -1,6 +1,6 @@
-"""The bundled workloads: what each measures, and in which unit.
+"""The bundled workloads: the measure and the unit of each.
 
-For each of them a module here has a function of its name, which gives the values of its series on
+For each of them a module here has a function of its name, which returns the values of its series on
 this rank, in a fresh process that is bound as the arm says. It is imported late, with torch.
 """
 
@@ -54,12 +54,12 @@ HELP = "\n".join(f"  {each.name:13} {each.about}, {each.unit}" for each in BUNDL
 
 
 def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """The bundled training loop first: where time is short, it is what was measured."""
+    """Sort the bundled training loop first, so that it is measured where time is short."""
     return tuple(sorted(names, key=lambda name: name != "train"))
 
 
 def on(workload: Workload, has_devices: bool) -> Workload:
-    """With what is left out of it there."""
+    """Return the workload with a note on the messages that are left out here."""
     if workload.name not in COLLECTIVES:
         return workload
     large = "up to 1 GiB, where a device has eight times that"
@@ -73,7 +73,7 @@ def measure_of(name: str) -> Any:
 
 
 def missing(name: str, ranks: int, has_devices: bool) -> str:
-    """Why a bundled workload cannot run; empty where it can."""
+    """The reason why a bundled workload cannot run; empty if it can."""
     if name in DEVICES_ALONE and not has_devices:
         return NO_DEVICE
     return "there is one rank" if name in COLLECTIVES and ranks == 1 else ""

@@ -11,7 +11,7 @@ from spawnlaunch.base import cpuset
 from spawnlaunch.bench.workloads import timing
 
 SIZE = 256  # three matrices of float32 are 768 KiB
-PRODUCTS = 20  # in a step, so that looking at the clock costs nothing
+PRODUCTS = 20  # in a step, so that reading the clock costs nothing
 
 ARRAYS = 3  # of triad: a, b and c
 TIMES_CACHE = 4  # the size of all arrays of a node, in L3 caches
@@ -25,7 +25,7 @@ MEMORY = Path("/proc/meminfo")
 def compute(rank: timing.Rank) -> dict[str, float]:
     """GFLOP/s of products of matrices that fit the caches of a core.
 
-    A product is 2 * SIZE**3 operations; all that counts is time on a core.
+    A product is 2 * SIZE**3 operations; only time on a core counts.
     """
     a, b = torch.rand(2, SIZE, SIZE)
     c = torch.empty(SIZE, SIZE)
@@ -38,9 +38,9 @@ def compute(rank: timing.Rank) -> dict[str, float]:
 
 
 def jitter(rank: timing.Rank) -> dict[str, float]:
-    """The longest gap in microseconds between two looks at the clock by a thread that never waits.
+    """The longest gap in microseconds between two clock readings of a thread that never waits.
 
-    What it meets there is the system, other ranks on the same core, and other users.
+    The system, other ranks on the same core, and other users make such gaps.
     """
     clock = time.perf_counter_ns
     gc.disable()
@@ -63,9 +63,9 @@ def triad(rank: timing.Rank) -> dict[str, float]:
     The arrays are made here, after the process was bound, and first touched by the threads that go
     through them. They have to be larger than the caches: STREAM asks for four times their size for
     each array (cs.virginia.edu/stream, "Run Rules"); here the arrays of all ranks together have it,
-    for a sample makes them anew, and to touch them takes longer than to go through them. Counted
-    are three transfers for each element, as STREAM does, though many processors read `a` too before
-    it is written.
+    for each sample makes new ones, and to touch them takes longer than to go through them. Three
+    transfers are counted for each element, as STREAM does, though many processors read `a` too
+    before it is written.
     """
     caches = cache_bytes(CACHE, os.cpu_count() or 1)
     size = array_bytes(rank.local_size, caches, _available_bytes())
@@ -82,7 +82,7 @@ def array_bytes(ranks: int, cache: int, available: int) -> int:
 
 
 def cache_bytes(cache: Path, online: int) -> int:
-    """All L3 caches of a node, as if each were like that of CPU 0; 0 where it is not known."""
+    """The bytes of all L3 caches of a node, if each is like that of CPU 0; 0 if unknown."""
     try:
         size = int((cache / "size").read_text().strip().removesuffix("K")) * 1024
         sharing = len(cpuset.parse((cache / "shared_cpu_list").read_text()))
@@ -92,7 +92,7 @@ def cache_bytes(cache: Path, online: int) -> int:
 
 
 def _available_bytes() -> int:
-    """proc(5), MemAvailable; where that is not known, enough for arrays of the least size."""
+    """MemAvailable of proc(5) in bytes; if unknown, enough for arrays of the least size."""
     try:
         lines = MEMORY.read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvail"))

@@ -71,13 +71,13 @@ def allreduce(rank: timing.Rank) -> dict[str, float]:
 
 
 def allgather(rank: timing.Rank) -> dict[str, float]:
-    """The same of all-gather, by the size of what all ranks have at the end, times (n - 1) / n."""
+    """GB/s of bus bandwidth of all-gather, by the size of the result, times (n - 1) / n."""
     gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its newer name
     return _by_size(rank, 1.0, lambda message, part: partial(gather, message, part))
 
 
 def reducescatter(rank: timing.Rank) -> dict[str, float]:
-    """The same of reduce-scatter, by the size of what each rank has at the beginning."""
+    """GB/s of bus bandwidth of reduce-scatter, by the size of the input, times (n - 1) / n."""
     scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
     return _by_size(rank, 1.0, lambda message, part: partial(scatter, part, message))
 
@@ -86,7 +86,7 @@ Collective = Callable[[torch.Tensor, torch.Tensor], Callable[[], object]]
 
 
 def _by_size(rank: timing.Rank, times: float, collective: Collective) -> dict[str, float]:
-    """Bus bandwidth by the size of the message, which is made of a part for each rank."""
+    """Measure bus bandwidth by the size of the message, which has a part for each rank."""
     known = sizes(None if rank.device.type == "cpu" else memory_bytes(rank.device))
     part = rank._replace(seconds=rank.seconds / len(known))
     rates: dict[str, float] = {}
@@ -101,7 +101,7 @@ def _by_size(rank: timing.Rank, times: float, collective: Collective) -> dict[st
 
 
 def sizes(device_bytes: int | None) -> dict[str, int]:
-    """The messages; of such a device, or None: between CPUs."""
+    """The sizes of messages for a device of so much memory; None: between CPUs."""
     if device_bytes is None:
         return MESSAGES
     fitting = {name: n for name, n in LARGE.items() if n * TIMES_MEMORY <= device_bytes}
@@ -109,14 +109,14 @@ def sizes(device_bytes: int | None) -> dict[str, int]:
 
 
 def memory_bytes(device: torch.device) -> int:
-    """All that a device has."""
+    """The memory of a device in bytes."""
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def launches(rank: timing.Rank) -> dict[str, float]:
     """Kernels that this rank starts per second: each adds 1 to one number.
 
-    The CPU is what limits it, so it shows a rank far from its device, or one that is held up.
+    The CPU limits it, so it shows a rank far from its device, or one that is held up.
     """
     number = torch.zeros(1, device=rank.device)
 

@@ -1,4 +1,4 @@
-"""What a workload knows of the ranks that run it together, and how it is timed."""
+"""The ranks that run a workload together, and the way in which its steps are timed."""
 
 import math
 import random
@@ -13,7 +13,7 @@ from spawnlaunch.bench import effort
 
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
-MOST_STEPS = 100  # of a sample that are kept
+MOST_STEPS = 100  # of a sample that are recorded
 
 
 class Rank(NamedTuple):
@@ -35,7 +35,7 @@ class Rank(NamedTuple):
             dist.barrier()
 
     def wait_for_device(self) -> None:
-        """Until what was queued there is done."""
+        """Wait until the device has done all that was queued."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -43,7 +43,7 @@ class Rank(NamedTuple):
 def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """How often this rank alone can do `step`, while all other ranks do the same.
 
-    All are timed for the same time, not for the same work: who is done early would leave the
+    All are timed for the same time, not for the same work: a rank that ends early would leave the
     others a quieter machine.
     """
     _warm_up(rank, step)
@@ -59,9 +59,9 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
 
 
 def kept_steps(count: int, seed: int | None = None) -> list[int]:
-    """Which of so many steps are kept: single ones, since a mean of several has no tail.
+    """Draw the steps that are recorded: single ones, since a mean of several has no tail.
 
-    They are drawn: of a DataLoader with four workers every fourth step may be the one that waits.
+    They are random: with a DataLoader of four workers every fourth step may be one that waits.
     """
     return sorted(random.Random(seed).sample(range(count), min(count, MOST_STEPS)))
 
@@ -77,7 +77,8 @@ def _timed(rank: Rank, step: Callable[[], object]) -> float:
 def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """How often all ranks can do `step`, in which they wait for each other.
 
-    So all have to do it equally often; rank 0 says how often, and draws the steps that are kept.
+    So all have to do it equally often; rank 0 sets the count, and draws the steps that are
+    recorded.
     """
     for _ in range(WARM_UP_STEPS):
         step_s = _timed(rank, step)
@@ -102,7 +103,7 @@ def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
 
 
 def _warm_up(rank: Rank, step: Callable[[], object]) -> None:
-    """First touch of the memory, the threads of the library, the clock of the core."""
+    """Warm up: the first touch of the memory, the library's threads, the clock of the core."""
     began, done = time.perf_counter(), 0
     while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
         _timed(rank, step)

@@ -18,7 +18,7 @@ BATCH = 16
 
 
 class Compressed(Dataset[Tensor]):
-    """Samples of shape SHAPE, float32, each decompressed anew."""
+    """Samples of shape SHAPE, float32, each decompressed when it is read."""
 
     def __init__(self) -> None:
         numbers = torch.arange(SHAPE[0] * SHAPE[1] * SHAPE[2]) // 7 % 251
@@ -33,7 +33,7 @@ class Compressed(Dataset[Tensor]):
 
 
 def loader(rank: timing.Rank) -> dict[str, float]:
-    """Samples per second of a DataLoader whose workers decompress them, as reading images does.
+    """Samples per second of a DataLoader in which workers decompress them, as they would images.
 
     There is a worker for each thread of the rank, unless its arm has another number; they inherit
     its binding.
@@ -43,7 +43,7 @@ def loader(rank: timing.Rank) -> dict[str, float]:
 
 
 def loader_pinned(rank: timing.Rank) -> dict[str, float]:
-    """The same, where a thread of the rank puts the batches into pinned memory; to the device."""
+    """Samples per second of the same loader with pinned memory, copied to the device."""
     batches = _batches(rank, pinned=rank.device.type == "cuda")
 
     def step() -> Tensor:
@@ -53,7 +53,7 @@ def loader_pinned(rank: timing.Rank) -> dict[str, float]:
 
 
 def _batches(rank: timing.Rank, *, pinned: bool) -> Iterator[Tensor]:
-    """Without those that the workers had ready, which say nothing."""
+    """Batches of a loader without the first ones, which its workers prepare before the timing."""
     workers = rank.loader_workers
     data = DataLoader(Compressed(), BATCH, num_workers=workers, pin_memory=pinned)
     batches: Iterator[Tensor] = iter(data)
