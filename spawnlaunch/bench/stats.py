@@ -102,7 +102,7 @@ def compared(costs: Pair, level: float) -> Comparison:
 def resolution(costs: Floats) -> float:
     """The steps of a coarse clock or counter, which repeats its values, as a share of the cost.
 
-    >>> float(resolution(np.array([1.0, 1.1, 1.0, 1.0, 1.1]))), resolution(np.array([1.0, 1.13]))
+    >>> round(resolution(np.array([1.0, 1.1, 1.0, 1.0, 1.1])), 3), resolution(np.array([1.0, 1.13]))
     (0.1, 0.0)
     """
     known = np.unique(np.round(costs / costs.mean(), 12)) * costs.mean()
