@@ -1,4 +1,4 @@
-"""Files with a line per slot, by which PBS, Grid Engine, LSF and OAR list their hosts."""
+"""Read files with a line per slot, in which PBS, Grid Engine, LSF and OAR list their hosts."""
 
 from __future__ import annotations
 
