@@ -256,4 +256,4 @@ def _is_foreground() -> bool:
     fields = stat.rpartition(") ")[2].split()
     return (
         fields[5 - 3] == fields[8 - 3]
-    )  # pgrp and tpgid of proc(5), whose third is the first here
+    )  # fields 5 and 8, pgrp and tpgid, of proc(5); `fields` begins with field 3

@@ -6,7 +6,7 @@
 | USR1, USR2, WINCH       | for the workers: forwarded to those that catch it; USR2 may    |
 |                         | ask for their stacks instead (--stack-on-usr2)                 |
 | TSTP, CONT              | stop and continue the workers' process groups                  |
-| CHLD                    | a process of ours has ended                                    |
+| CHLD                    | a child process has ended                                      |
 
 Every other signal keeps its default action: the launcher may die of it, and the guard then ends the
 workers.

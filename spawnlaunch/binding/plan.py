@@ -208,7 +208,7 @@ def _binding(
 def locality(node: hardware.Node, number: int | None, known: bool, cpus: cpuset.CpuSet) -> str:
     """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local.
 
-    `known` is False for a rank with a device of which it is not known which it is.
+    `known` is False for a rank with an unknown device.
     """
     if number is None:
         return NEAR if known else UNTOLD

@@ -7,7 +7,7 @@ directories that are laid out as these sources describe.
   /dev/hl<N>); "Multiple Workloads on a Single Docker" in the Gaudi documentation.
 - Ascend: /dev/davinci<N>; ASCEND_RT_VISIBLE_DEVICES in CANN's reference of environment variables.
 - TPU: the PCI ids of jax/_src/hardware_utils.py; TPU_VISIBLE_CHIPS of libtpu. A chip of the later
-  kinds is reached through /dev/vfio/<N>, whose N is the group of its IOMMU and not its number.
+  kinds is reached through /dev/vfio/<N>, where N is the group of its IOMMU and not its number.
 """
 
 from __future__ import annotations

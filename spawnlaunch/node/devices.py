@@ -1,7 +1,7 @@
 """Read the devices of all vendors, in the order of their addresses, and the network adapters.
 
 Display adapters of other vendors (the ASPEED or Matrox part of a server's management controller)
-are not devices, whatever their PCI class says.
+are not devices, even with the PCI class of one.
 """
 
 from __future__ import annotations

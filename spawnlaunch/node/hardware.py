@@ -78,7 +78,7 @@ class Node(records.NamedTuple):
     # Of this process's control group and the groups above it, the innermost first; empty: none.
     quotas: tuple[Quota, ...] = ()
     l3: tuple[cpuset.CpuSet, ...] = ()
-    kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: all are alike, or not known
+    kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: one kind, or not known
     packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id
     memory_nodes: frozenset[int] = cpuset.EMPTY  # NUMA nodes that this process may allocate from

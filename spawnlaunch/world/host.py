@@ -49,7 +49,7 @@ class HeldPort(records.NamedTuple):
 def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
     """Hold the port of rank 0, which listens on this machine, or a free port.
 
-    Raises UsageError where the port is in use and the user or the job has fixed it.
+    Raises UsageError where the port is in use and cannot be replaced by another one.
     """
     world, fact = resolution.world, resolution.sources["master_addr"]
     if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _find_own(fact.value):

@@ -313,7 +313,7 @@ class Resolution(records.NamedTuple):
     environ: Environ
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
-    gathering: Gathering | None = None  # of several nodes, whose hub assigns the true ranks
+    gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
     around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
 
     # Each answer comes from the innermost manager that has one, even if another has started this
