@@ -2,8 +2,8 @@
 
 __version__ = "0.3.0"
 
-# What is in spawnlaunch.api, for programs that import this package. That is imported when one of
-# these is asked for: no launch needs it. What type checkers see is in __init__.pyi.
+# The names of spawnlaunch.api, for programs that import this package. It is imported when one of
+# them is used: no launch needs it. Type checkers read __init__.pyi.
 OF_API = (
     *("CurrentWorld", "LaunchError", "UsageError", "WorkerError"),
     *("current_world", "explain_launch", "launch"),
@@ -28,14 +28,15 @@ __getattr__ = type("spawnlaunch", (), _found)().__getattribute__
 
 
 def node_cpus() -> "AbstractContextManager[None]":
-    """Within it the calling thread, and what it starts, have the CPUs of all ranks of this node.
+    """Let the calling thread use the CPUs of all ranks of this node within the context.
 
         with spawnlaunch.node_cpus():
             dataset = dataset.map(tokenize, num_proc=len(os.sched_getaffinity(0)))
 
-    For what one rank does while the others wait. Threads that run already keep their CPUs, as those
-    of torch's pool do. Under another launcher nothing changes.
+    It is for work that one rank does while the others wait; processes that the thread starts have
+    these CPUs too. Threads that run already keep their CPUs, as those of torch's pool do. Under
+    another launcher nothing changes.
     """
-    from spawnlaunch.base import nodewide  # most who import this package do not need it
+    from spawnlaunch.base import nodewide  # most programs that import this package do not need it
 
     return nodewide.node_cpus()

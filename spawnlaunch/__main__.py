@@ -1,9 +1,9 @@
 """The command: `python -m spawnlaunch`, and the function of the script `spawnlaunch`.
 
 A launch takes its process: it blocks signals, becomes the worker in task mode, and ends without the
-exit handlers of Python. So it has the process in which it was called only where Python was started
-for it. Under a profiler, a debugger, coverage or a notebook, or in a program that calls `main`, it
-has one of its own, and this one goes on afterwards (apart.py).
+exit handlers of Python. So it runs in the process in which it was called only where Python was
+started for it. Under a profiler, a debugger, coverage or a notebook, or in a program that calls
+`main`, it has a process of its own, and this one goes on afterwards (apart.py).
 """
 
 import _thread
@@ -26,8 +26,8 @@ TOOLS = range(6)  # that sys.monitoring has room for
 def main(*before: str) -> int:
     """Run the command line of this process, with words before it; the result is its exit status.
 
-    After a launch it does not return, but ends the process. Where other things are to go on in this
-    process it changes nothing here, and always raises SystemExit with the status.
+    After a launch it does not return, but ends the process. Where this process is to go on, it
+    changes nothing here, and always raises SystemExit with the status.
     """
     if is_alone(sys._getframe(1)):
         return launch(*before)
@@ -51,16 +51,16 @@ def launch(*before: str) -> int:
 
 
 def take_process() -> "frozenset[int]":
-    """Make this process a launcher, before anything else of ours is imported.
+    """Make this process a launcher, before any other module of this package is imported.
 
     The result is the signals that its parent has blocked, and its workers are to have blocked.
-    What is imported until then is built in, or was imported by Python itself.
+    Modules that are imported until then are built in, or were imported by Python itself.
     """
     blocked: frozenset[int] = frozenset()
-    # Nothing is garbage yet, and looking for it is a tenth of what a launch costs.
+    # There is no garbage yet, and looking for it is a tenth of the cost of a launch.
     gc.disable()
     try:
-        # What is for the workers waits until there is somebody to pass it on: it would end us.
+        # Signals for the workers wait until there is a guard to pass them on: they would end us.
         own = (signal.SIGUSR1, signal.SIGUSR2)
         blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, own))
         # Ctrl-C ends the imports without a traceback of ours.
@@ -85,7 +85,7 @@ def take_process() -> "frozenset[int]":
 
 
 def begin() -> None:
-    """Be a launch that has a process of its own, which begins here: what `apart.run` starts."""
+    """Run a launch in this process, which `apart.run` has started for it."""
     import json
 
     caller, blocked, called = json.loads(sys.argv[1])
@@ -101,9 +101,10 @@ def begin() -> None:
 
 
 def is_alone(caller: "FrameType") -> bool:
-    """Whether Python was started for the command that has this frame, and runs nothing beside it.
+    """Whether Python was started for the command of this frame, and runs nothing beside it.
 
-    Then it is the outermost frame, that of the script, or below it are two of runpy, for `-m`.
+    Then the frame is the outermost one, that of the script, or the two below it are of runpy, for
+    `-m`.
     """
     if _thread._count() or sys.gettrace() or sys.getprofile():
         return False

@@ -1,12 +1,12 @@
-"""A launch in a process of its own, for a program in whose process other things go on.
+"""A launch in a process of its own, for a program that goes on in its own process.
 
 The program waits for it, passes signals on, and is afterwards as it was. The launch has the same
 command line, environment, open files and mask of signals. It ends, as by SIGTERM, when the program
 is gone.
 
-A debugger that follows child processes (debugpy, PyCharm's) puts itself into each Python that is
-started, and a fork and an exec of one process ask twice for its client: the launch, its guard and
-its workers start without it.
+A debugger that follows child processes (debugpy, PyCharm's) puts itself into each Python process,
+and a fork and an exec of one process ask twice for its client. So the launch, its guard and its
+workers start without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import IO, TextIO
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# The package is the one that this file is in, wherever the program has found it.
+# The package is the one that has this file, wherever the program has found it.
 CODE = f"import sys; sys.path.insert(0, {ROOT!r}); from spawnlaunch.__main__ import begin; begin()"
 AT_ONCE = 1 << 16  # bytes; as much as a pipe holds
 
@@ -67,7 +67,7 @@ def run(*words: str) -> int:
             if pipe:
                 _pass_on(launch, pipe, ended)
         finally:
-            if launch.returncode is None and sys.exc_info()[0]:  # what goes wrong here ends it
+            if launch.returncode is None and sys.exc_info()[0]:  # any error here ends it
                 launch.terminate()
             for thread in (*copying, waiting):
                 thread.join()
@@ -75,21 +75,24 @@ def run(*words: str) -> int:
 
 
 def unfollowed() -> AbstractContextManager[None]:
-    """Within it a debugger that follows child processes does not put itself into a new one."""
+    """Keep debuggers that follow child processes out of new processes, within the context."""
     skip = getattr(sys.modules.get(FOLLOWS), "skip_subprocess_arg_patch", nullcontext)
     within: AbstractContextManager[None] = skip()
     return within
 
 
 def tell_unfollowed(remedy: str) -> None:
-    """Say that the ranks are not followed, where a debugger would have done that."""
+    """Print that the ranks are not followed, where a debugger would have followed them."""
     if FOLLOWS in sys.modules and not isinstance(os.fork, BuiltinFunctionType):
         said = "the debugger of this process does not follow the ranks; to debug one,"
         print(f"spawnlaunch: {said} {remedy}", file=sys.stderr, flush=True)
 
 
 def target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
-    """What Popen is told of sys.stdout or sys.stderr: None is the file that it was at the start."""
+    """The argument of Popen for sys.stdout or sys.stderr.
+
+    None means the file that the stream was at the start.
+    """
     if stream is None:
         return subprocess.DEVNULL
     try:
@@ -107,17 +110,17 @@ def _command(words: Iterable[str], blocked: Iterable[int]) -> list[str]:
 
 @contextmanager
 def _signals_held() -> Iterator[tuple[events.SignalPipe | None, Iterable[int]]]:
-    """Take the signals that are to be passed on: their pipe, and what was blocked before.
+    """Take the signals that are to be passed on; the result is their pipe, and the old mask.
 
     Only the main thread has signals. Those that are ignored stay so, and those that are handled in
-    C, as by faulthandler. What comes as the launch has ended is for who was here before.
+    C, as by faulthandler. A signal that comes as the launch has ended goes to the earlier handlers.
     """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     if threading.current_thread() is not threading.main_thread():
         yield None, blocked
         return
     ignores_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
-    if ignores_children:  # then nobody's end could be waited for
+    if ignores_children:  # then no end of a child could be waited for
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kept = (signal.SIG_IGN, None)
     heeded = {each for each in PASSED_ON if signal.getsignal(each) not in kept}
@@ -137,14 +140,14 @@ def _signals_held() -> Iterator[tuple[events.SignalPipe | None, Iterable[int]]]:
 
 @contextmanager
 def _pipe() -> Iterator[tuple[int, IO[bytes]]]:
-    """A pipe: the end to read from, and the other one, which may be closed."""
+    """A pipe: the end for reading, and the one for writing, which the caller may close."""
     reader, writer = os.pipe()
     with open(reader, "rb"), open(writer, "wb") as end:
         yield reader, end
 
 
 def _wait(launch: subprocess.Popen[bytes], end: IO[bytes]) -> None:
-    """See the launch to its end, and tell the main thread."""
+    """Wait for the end of the launch, and tell the main thread."""
     launch.wait()
     end.close()
 
@@ -152,7 +155,7 @@ def _wait(launch: subprocess.Popen[bytes], end: IO[bytes]) -> None:
 def _pass_on(launch: subprocess.Popen[bytes], pipe: events.SignalPipe, ended: int) -> None:
     """Pass signals on until the launch has ended.
 
-    What is typed comes to the launch by itself, which is in the same process group.
+    Signals from the terminal reach the launch by themselves, as it is in the same process group.
     """
     ear, poller = events.Ear(pipe), select.poll()
     for fd in (*ear.fds, ended):
@@ -167,7 +170,7 @@ def _pass_on(launch: subprocess.Popen[bytes], pipe: events.SignalPipe, ended: in
 
 
 def _stop(pipe: events.SignalPipe) -> None:
-    """Have what the signal would have done without us: as a rule it stops this process."""
+    """Do what the signal would have done without us: as a rule it stops this process."""
     ours = signal.signal(signal.SIGTSTP, pipe.before[signal.SIGTSTP])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
     signal.raise_signal(signal.SIGTSTP)
@@ -176,7 +179,7 @@ def _stop(pipe: events.SignalPipe) -> None:
 
 
 def _copy(pipe: IO[bytes], stream: TextIO) -> None:
-    """Write what comes from a pipe to a stream in its place, until the pipe's end."""
+    """Copy the bytes of a pipe to a stream, as text, until the pipe's end."""
     import codecs
 
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -188,7 +191,7 @@ def _copy(pipe: IO[bytes], stream: TextIO) -> None:
 
 
 def _tell_how_to_debug(words: tuple[str, ...]) -> None:
-    """Where a debugger follows this process: how one of the ranks is debugged."""
+    """Print how to debug one of the ranks, where a debugger follows this process."""
     given, program = parsing.read_flags(words, lenient=True)
     names = {flag.name for flag, _, _ in given}
     if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:

@@ -50,7 +50,7 @@ DEBUG = (
 
 
 class CurrentWorld(NamedTuple):
-    """Who this process is, among how many."""
+    """The rank of this process and the sizes of its launch."""
 
     rank: int
     size: int  # of the world: the number of all ranks
@@ -81,7 +81,7 @@ def launch(
 def launch(
     function: Callable[..., Any], *args: Any, nproc: int | str = 1, **flags: Any
 ) -> list[Any]:
-    """Call `function(*args)` in `nproc` pinned workers; the result is what each returned, by rank.
+    """Call `function(*args)` in `nproc` pinned workers; return their results, by rank.
 
     `nproc` is a number, or "gpu", "cpu" or "auto". Other keyword arguments are flags of the
     launcher, `spawnlaunch --help` lists them: `bind="none"`, `max_restarts=1`, `timeout=60`,
@@ -90,7 +90,7 @@ def launch(
 
     Workers are new processes, with the ranks' variables (RANK, LOCAL_RANK, MASTER_ADDR, ...) in
     their environment; nothing of this process is in them but the function, its arguments,
-    sys.path and the environment. What they print is shown as the launcher's own lines are, on
+    sys.path and the environment. Their output is shown as the launcher's own lines are, on
     sys.stdout and sys.stderr. With cloudpickle (`pip install cloudpickle`) a function of a notebook
     or a script goes by value; the script is not run again in the workers, and needs no
     `if __name__ == "__main__"`. Without it the workers import the script, as those of
@@ -100,8 +100,8 @@ def launch(
 
     Raises WorkerError for the first rank that failed, also for one that has ended with 0 before
     its function returned; LaunchError for a launch that was ended from outside or by its timeout;
-    UsageError for what cannot be launched. What is raised to end or to skip, and is no Exception
-    (SystemExit, KeyboardInterrupt), or is unittest.SkipTest, is raised as itself, from a
+    UsageError for arguments that cannot be launched. An exception that ends or skips, and is no
+    Exception (SystemExit, KeyboardInterrupt), or is unittest.SkipTest, is raised as itself, from a
     WorkerError. With `quiet=True` nothing of the launcher's own is shown: an exception has it among
     its notes. On KeyboardInterrupt the workers are stopped before it is raised; a second one kills
     them.
@@ -129,10 +129,11 @@ def launch(
 
 
 def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
-    """What `launch` with these flags would start, and why; it starts nothing.
+    """Return what `launch` with these flags would start, with the source of each value.
 
-    The same as `spawnlaunch --explain=json`, as a dictionary: world, the source of each value, the
-    machine, and for each worker its CPUs, device, memory, environment and command.
+    Nothing is started. The result is that of `spawnlaunch --explain=json`, as a dictionary: world,
+    the source of each value, the machine, and for each worker its CPUs, device, memory, environment
+    and command.
     Raises UsageError.
     """
     given = keywords.words({"nproc": nproc, **flags}, "--explain=json", WORKER)
@@ -145,7 +146,7 @@ def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
 
 
 def current_world() -> CurrentWorld | None:
-    """Who this process is, by the variables that its launcher has set; None outside of a launch.
+    """Return the rank of this process, by its launcher's variables; None outside of a launch.
 
     Workers of torchrun have the same variables. Raises UsageError where one of them is no number.
     """

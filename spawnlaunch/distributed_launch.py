@@ -1,7 +1,7 @@
-"""Instead of `python -m torch.distributed.launch`: `python -m spawnlaunch.distributed_launch`.
+"""Use `python -m spawnlaunch.distributed_launch` instead of `python -m torch.distributed.launch`.
 
-The same as `python -m spawnlaunch`, but the script is given its local rank as an argument,
---local-rank=N, unless --use-env says that it reads LOCAL_RANK. `--local-rank-arg underscore` makes
+It is `python -m spawnlaunch`, but the script gets its local rank as an argument, --local-rank=N,
+unless --use-env says that it reads LOCAL_RANK. `--local-rank-arg underscore` makes
 it --local_rank=N, which scripts of the time of torch 1 expect.
 """
 

@@ -33,7 +33,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
             if None in (sys.stdin, sys.stdout, sys.stderr):
                 closed = _hold_closed()
             status = walk.walk(argv, dict(os.environ), closed, blocked)
-            os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
+            os._exit(status)  # Python would spend milliseconds on freeing memory that ends with us
         finally:
             for each, how in before_us.items():
                 signal.signal(each, how)
@@ -41,7 +41,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
         from spawnlaunch.run import unable
 
         (signum,) = stopped.args
-        # Who they are may be asked of a name server that says nothing.
+        # The addresses of the others may be asked of a name server that does not answer.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
         signal.setitimer(signal.ITIMER_REAL, TELL_S)
         unable.tell(argv, os.environ, 128 + signum, "", signum)
@@ -55,11 +55,11 @@ def main(blocked: frozenset[int], *before: str) -> int:
 
 
 def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
-    """Say that the package is not whole, as far as that goes; the result is the exit status."""
+    """Print that a module cannot be loaded, and tell other launchers; return the exit status."""
     words = f"cannot load a module of its own: {error}"
     more = "the package may have been replaced or removed meanwhile; type the command again"
     os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
-    with suppress(Exception):  # what tells the others may be missing as well
+    with suppress(Exception):  # the modules for that may be missing as well
         from spawnlaunch.run import unable
 
         unable.tell(argv, os.environ, os.EX_OSERR, words)
@@ -69,7 +69,7 @@ def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
 def _instead(
     why: Exception, argv: tuple[str, ...], closed: tuple[str, ...], blocked: frozenset[int]
 ) -> int:
-    """Do or say what is to be done or said in place of a launch; the result is the exit status."""
+    """Print a page or an error, or run another program, in place of a launch; return the status."""
     from spawnlaunch.cli import flags  # as `walk`: not before signals are heard
 
     if isinstance(why, errors.UsageError):
@@ -92,15 +92,16 @@ def _instead(
 
 
 def _stop(signum: int, _: object) -> None:
-    """A signal that means to end the job came while there is nobody yet to pass it on to."""
+    """Handle a signal that means to end the job, before there is a guard to pass it on to."""
     raise KeyboardInterrupt(signum)
 
 
 def _hold_closed() -> tuple[str, ...]:
-    """Put /dev/null where a standard stream was closed at our start, as by `>&-`; their names.
+    """Put /dev/null where a standard stream was closed at our start, as by `>&-`.
 
-    The next descriptor that anybody opens would take their number, and what is written to "stdout"
-    would end in a pipe of ours. Python has None in place of such a stream.
+    The result is the names of these streams. The next descriptor that is opened would take their
+    number, and text for "stdout" would end in a pipe of ours. Python has None in place of such a
+    stream.
     """
     closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
     for name in closed:

@@ -1,4 +1,4 @@
-"""--explain: every derived value, where it came from, and what would be started."""
+"""--explain: every derived value, its source, and the workers that would be started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(records.NamedTuple):
-    """What --explain tells of a launch."""
+    """The launch that --explain shows, with its workers and warnings."""
 
     launch: launches.Launch
     workers: Sequence[launches.Worker]
@@ -27,9 +27,9 @@ class Explanation(records.NamedTuple):
 
 
 def page(it: Explanation) -> str:
-    """What --explain prints.
+    """The output of --explain.
 
-    Of several tasks whose outputs are brought together, rank 0 prints the text, and the others
+    Where the outputs of several tasks are brought together, rank 0 prints the text, and the others
     print single lines, which may come in any order.
     """
     launch = it.launch
@@ -114,7 +114,7 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
     if unknown:
         yield ""
         yield f"the other local ranks of {world.local_world_size} are not drawn: {unknown}"
-    # The masks of other tasks are nobody's to set again.
+    # The masks of other tasks cannot be set again here.
     srun = None if world.is_task else placement.srun_line(plan.bindings, world.nnodes or 1)
     if srun:
         yield ""
@@ -140,7 +140,7 @@ def _all_tasks(it: Explanation) -> tuple[tuple[apply.Binding, ...], str]:
 
 
 def _lines_of_workers(it: Explanation) -> Iterator[str]:
-    """What all workers have, then each with what it has for itself."""
+    """The values that all workers share, then those of each worker."""
     made = [_command_and_variables(worker, it) for worker in it.workers]
     common = [line for line in made[0] if all(line in lines for lines in made[1:])]
     if len(made) > 1:
@@ -168,7 +168,7 @@ def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
 
 
 def _lines_of_limits(node: hardware.Node) -> Iterator[str]:
-    """What keeps CPUs from ranks beside the mask."""
+    """The limits that keep CPUs from ranks beside the mask."""
     if node.isolated:
         path = f"{cpus.CPU_DIR}/isolated"
         yield f"{'isolated CPUs':16}  {cpuset.format(node.isolated):20}  {path}"

@@ -24,7 +24,7 @@ python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Write the page; the result is the exit status."""
     parser = arguments.Parser(NAME, HELP)
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")

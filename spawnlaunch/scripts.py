@@ -29,7 +29,7 @@ FILES = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit status."""
+    """Print or copy the scripts; the result is the exit status."""
     if not argv:
         rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
         return printing.print_page("".join(rows).rstrip("\n"), NAME)
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _purpose(path: Path) -> str:
-    """The first sentence of the comment at its top, up to a colon."""
+    """The first sentence of the comment at the top of a script, up to a colon."""
     lines = path.read_text(encoding="utf-8").splitlines()
     said = " ".join(line[2:] for line in lines if line.startswith("# "))
     return re.split(r"[.:] ", said, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The table of what every rank does now; see HELP."""
+"""The live table of all ranks; see HELP."""
 
 import sys
 
@@ -33,7 +33,7 @@ WIDTH = 160  # of --once where stdout is no terminal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Show the table; the result is the exit status."""
     parser = arguments.Parser(NAME, HELP)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
@@ -93,7 +93,7 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _complained(complaint: str) -> int:
-    """Say what is missing, if anything is; the exit status."""
+    """Print the complaint, if there is one; the result is the exit status."""
     if complaint:
         printing.print_error(complaint, NAME, "warning")
     return int(bool(complaint))

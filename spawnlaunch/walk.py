@@ -1,7 +1,7 @@
-"""One launch from its command line to its workers: who am I, where do I sit, go.
+"""A launch from its command line to its workers: who am I, where do I sit, go.
 
-`walk` asks each room one question, in an order that never turns back. The answer is a complete
-value, which is given to the rooms that come later. `_go` then acts on the answers: it prints, or
+`plan` asks each room one question, in an order that never turns back. The answer is a complete
+value, which is given to the rooms that come later. `go` then acts on the answers: it prints, or
 becomes the worker, or starts workers.
 """
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 def walk(
     argv: Sequence[str], environ: Mapping[str, str], closed: Sequence[str], blocked: frozenset[int]
 ) -> int:
-    """Launch what a command line asks for; the result is the exit status.
+    """Run the launch that a command line describes; the result is the exit status.
 
-    `closed` names the standard streams that nobody can write to, `blocked` is the signals that the
-    workers are started with blocked. In task mode this process becomes the worker.
-    Raises UsageError, and Page for what is only to be printed.
+    `closed` names the standard streams that are closed, `blocked` is the signals that the workers
+    are started with blocked. In task mode this process becomes the worker.
+    Raises UsageError, and Page for text that is only to be printed.
     """
     return go(plan(argv, environ, closed, blocked))
 
@@ -39,7 +39,7 @@ def walk(
 def plan(
     argv: Sequence[str], environ: Mapping[str, str], closed: Sequence[str], blocked: frozenset[int]
 ) -> launches.Launch:
-    """The launch that `walk` goes on with; nothing is started."""
+    """Return the launch that `walk` goes on with; nothing is started."""
     request = parsing.parse(argv, environ, sys.executable)
 
     # What is this machine?
@@ -68,7 +68,7 @@ def plan(
 def _look(
     request: flags.Request, machine: hardware.Node, environ: Mapping[str, str]
 ) -> tuple[visible.Visible, identity.Capacity]:
-    """What a worker sees of this machine, and for how many of them there is room."""
+    """The devices that a worker sees of this machine, and for how many workers there is room."""
     word = str(request.nproc or environ.get(values.PET_NPROC))
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
@@ -86,7 +86,7 @@ def _look(
 
 
 def go(launch: launches.Launch) -> int:
-    """Print what --explain asks for, or become the worker, or start workers and watch them."""
+    """Print the explanation, or become the worker, or start workers and watch them."""
     request, resolution = launch.request, launch.resolution
     workers = starting.make_workers(launch)
     if request.explain:
@@ -118,7 +118,7 @@ def go(launch: launches.Launch) -> int:
 
 
 def hang_help(launch: launches.Launch) -> list[MakeObserver]:
-    """What makes the help for hangs in the guard, where a flag asks for it."""
+    """The functions that make the help for hangs in the guard, where a flag asks for it."""
     if not launch.request.asks_for_stacks:
         return []
     if launch.resolution.gathering:
@@ -163,9 +163,10 @@ def _refuse_what_this_mode_cannot(
 
 
 def _warnings(launch: launches.Launch, host: str) -> list[str]:
-    """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
+    """The warnings of this launch: each is printed once for the job, or once on each node.
 
-    Those about the node begin with `host`, where one is given. --explain shows all of them.
+    Rank 0 prints those about the job, the first rank of a node those about the node. The latter
+    begin with `host`, where one is given. --explain shows all of them.
     """
     request, resolution = launch.request, launch.resolution
     said: list[str] = []

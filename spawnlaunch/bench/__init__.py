@@ -6,15 +6,15 @@
 
 From the flags to the advice, each file having one subject:
 
-    flags    ──> BenchRequest  what was asked for; own_arms reads arms that are flags, launchers are
-                 arms of another kind
-    run      ──> every rank joins the others (rank_group), agrees with them on the arms (agree,
-                 arms), and walks the rounds
-    rounds   ──> Taken         a sample: a fresh process per rank (take, sample), which runs a
-                 workload (workloads/) or the user's command, and what that cost (effort); it is in
-                 the file (record) before the next one is taken
-    budget   ──> Cost          by the first rounds, what is kept and what can be decided
-    results  ──> Result        all samples, in memory or from the file of a bench
-    stats    ──> Comparison    one arm against another: ratio, interval, verdict; pure
-    why, scaling, advice, table, compare, plot, forest   what a person sees; export: a program
+    bench_request   the command line (command_line), with arms that are flags (own_arms) or other
+                    launchers (launcher_arms)
+    bench_rank      a rank joins the others (rank_group), agrees with them on the arms (agree,
+                    arms), and walks the rounds
+    rounds          a sample of each arm: a fresh process per rank (take, forked_sample), which runs
+                    a workload (workloads) or the user's command; and what that cost (effort)
+    samples_file    each sample, written before the next one is taken
+    results         all samples, in memory or from that file; what it says of the nodes (describe)
+    stats           one arm against another: ratio, interval, verdict
+    recommendation  what to type
+    bench_page, plot, scaling, stragglers    what a person sees
 """

@@ -1,4 +1,4 @@
-"""What `spawnlaunch.launch` is made of: the function goes to a launcher, its results come back.
+"""The parts of `spawnlaunch.launch`: the function goes to a launcher, its results come back.
 
 api.launch ──> keywords   keyword arguments to words of a command line, which `cli` reads
                sending    the function to a file, by value or by name

@@ -2,10 +2,10 @@
 
     python called.py PID DIRECTORY [flags] worker.py DIRECTORY
 
-The same as `python -m spawnlaunch [flags] worker.py DIRECTORY`, but that it ends, as by SIGTERM,
-when process PID is gone, and removes the directory in its stead; that an error goes to a file
-there, so that the caller can tell it from what workers say, and with --quiet all that it says
-does; and that a worker which ends with 0 and has left no outcome there has failed.
+It differs from `python -m spawnlaunch [flags] worker.py DIRECTORY` in four points. It ends, as by
+SIGTERM, when process PID is gone, and removes the directory in its stead. An error goes to a file
+there, so that the caller can tell it from the workers' output. With --quiet all of the launcher's
+own output goes there. And a worker that ends with 0 and has left no outcome there has failed.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-if __name__ == "__main__":  # started by path: the package is the one that this file is in
+if __name__ == "__main__":  # started by path: the package is the one that has this file
     sys.path[0] = os.path.abspath(f"{__file__}/../../..")
     from spawnlaunch import __main__ as spawnlaunch_main
 
@@ -29,7 +29,7 @@ from spawnlaunch.workers import launches
 
 
 def main() -> int:
-    """Launch; the result is the exit status."""
+    """Run the launch; the result is the exit status."""
     caller, directory = int(sys.argv[1]), sys.argv[2]
     machine.die_with_parent(caller, signal.SIGTERM)
     signals.detach()  # Ctrl-C comes from the caller, and once
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _owes(directory: str, worker: launches.Worker) -> bool:
-    """Whether a worker has left no outcome: which is said, and left for the caller to see."""
+    """Whether a worker has left no outcome, which is printed and noted for the caller."""
     name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
     if os.path.exists(os.path.join(directory, name)):
         return False
@@ -65,7 +65,7 @@ def _owes(directory: str, worker: launches.Worker) -> bool:
 
 
 def _leave(directory: str, name: str, text: str) -> None:
-    """Tell the caller, unless somebody has removed the directory."""
+    """Write a file for the caller, unless the directory has been removed."""
     path = os.path.join(directory, name)
     with suppress(OSError), open(path, "w", errors="backslashreplace") as file:
         file.write(text)

@@ -6,7 +6,7 @@
     smt=False              --smt=off
     timeout=None           nothing
 
-What a value may be, the flag's own reader says, as it does on the command line.
+The flag's own reader checks the value, as it does on the command line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spawnlaunch.base import errors
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import spelt
 
-# Flags of a command line that mean nothing to a function, and what to do instead.
+# Flags of a command line that mean nothing to a function, and the advice to take instead.
 NOT_HERE = {
     "--help": "help(spawnlaunch.launch) is for a function",
     "--version": "spawnlaunch.__version__ has it",
@@ -33,9 +33,9 @@ NOT_HERE = {
 
 
 def words(flags: Mapping[str, object], *behind: str) -> list[str]:
-    """A command line that says the same, with the words behind it; `cli` has read it.
+    """The command line with the same meaning, and the words `behind` after it; `cli` has read it.
 
-    Raises UsageError for what is no flag, or cannot be its value.
+    Raises UsageError for a name that is no flag, or a value that the flag cannot have.
     """
     given = [word for name, value in flags.items() for word in _words(name, value)]
     parsing.parse([*given, *behind], os.environ, sys.executable)
@@ -58,7 +58,7 @@ def _words(name: str, value: object) -> list[str]:
 
 
 def _text(name: str, value: object) -> str:
-    """A value as it is typed."""
+    """A value as it is written on the command line."""
     if isinstance(value, (str, int, os.PathLike)):
         return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What became of a launch: the results by rank, or the first failure as an exception."""
+"""The outcome of a launch: the results by rank, or the first failure as an exception."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
 
 class LaunchError(RuntimeError):
-    """A launch that did not come to its end: somebody told it to end, or a time was over.
+    """A launch that did not end by itself: a signal or a time limit ended it.
 
     `status` is the launcher's exit status, as the shell has it.
     """
@@ -33,11 +33,11 @@ class LaunchError(RuntimeError):
 
 
 class WorkerError(LaunchError):
-    """A function that failed in a rank, the first one where several have.
+    """A function that failed in a rank; if it failed in several, the first.
 
-    `rank` is which; `traceback` is the text of the traceback there, and `__cause__` the exception,
-    with its own causes. A rank that a signal has killed, or that has ended without returning,
-    has neither: the message says how it ended.
+    `rank` is that rank; `traceback` is the text of the traceback there, and `__cause__` the
+    exception, with its own causes. A rank that a signal has killed, or that has ended without
+    returning, has neither: the message says how it ended.
     """
 
     def __init__(self, message: str, status: int, rank: int, traceback: str = "") -> None:
@@ -48,16 +48,16 @@ class WorkerError(LaunchError):
 
 
 def refusal(directory: str) -> errors.UsageError | None:
-    """Why the launcher has started nothing; None: it has."""
+    """The reason why the launcher has started nothing; None: it has started the workers."""
     with suppress(FileNotFoundError), open(os.path.join(directory, sending.REFUSED)) as file:
         return errors.UsageError(file.read())
     return None
 
 
 def results(directory: str, ended: str, status: int) -> list[Any]:
-    """What the functions of this node's ranks returned, by rank; raises what went wrong.
+    """Return the results of the functions of this node's ranks, by rank.
 
-    `ended` is the file of --result, and `status` the launcher's exit status.
+    A failure is raised. `ended` is the file of --result, and `status` the launcher's exit status.
     """
     if refused := refusal(directory):
         raise refused
@@ -86,7 +86,7 @@ def _told(ended: str) -> Any:
 
 
 def _left(directory: str) -> list[tuple[int, int]]:
-    """Attempt and rank of each outcome that is there, or is owed."""
+    """The attempt and the rank of each outcome that is there, or that is missing and noted."""
     names = [name.removesuffix(sending.UNFINISHED).split(".") for name in os.listdir(directory)]
     return [
         (int(name[0]), int(name[1])) for name in names if name[0].isdecimal() and len(name) == 2
@@ -94,14 +94,14 @@ def _left(directory: str) -> list[tuple[int, int]]:
 
 
 def _ranks(directory: str, attempt: int, told: Any) -> list[int]:
-    """Those of this node, in their order; of others the launcher knows no pid."""
+    """The ranks of this node, in their order; the launcher knows no pid of other ranks."""
     if told:
         return [one["rank"] for one in told["ranks"] if "pid" in one]
     return sorted(rank for each, rank in _left(directory) if each == attempt)
 
 
 def _outcome(directory: str, attempt: int, rank: int) -> object:
-    """What a rank has left; None: nothing. Raises LaunchError where it cannot be read here."""
+    """A rank's outcome; None: there is none. Raises LaunchError where it cannot be read here."""
     try:
         return sending.get(os.path.join(directory, f"{attempt}.{rank}"))
     except FileNotFoundError:
@@ -131,7 +131,7 @@ def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseExcept
 
 
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
-    """The exception for a rank that has raised one, or has ended with 0 and left nothing."""
+    """The exception of a rank that has raised one, or that ended with 0 and left no outcome."""
     outcome = _outcome(directory, attempt, rank)
     if isinstance(outcome, sending.Raised):
         return _raised(outcome, rank, status)
@@ -144,11 +144,11 @@ def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseExcept
 
 
 def _raised(outcome: sending.Raised, rank: int, status: int) -> BaseException:
-    """The exception that the caller gets for what a rank raised.
+    """The exception that the caller gets for the one that a rank raised.
 
-    An error becomes the cause of a WorkerError. What means "end" or "skip" (SystemExit with a
-    status, KeyboardInterrupt, unittest.SkipTest) is raised as itself, so that a shell or a runner
-    of tests understands it. sys.exit(0) is a WorkerError: the function never returned.
+    An error becomes the cause of a WorkerError. An exception that means "end" or "skip" (SystemExit
+    with a status, KeyboardInterrupt, unittest.SkipTest) is raised as itself, so that a shell or a
+    runner of tests understands it. sys.exit(0) is a WorkerError: the function never returned.
     """
     error, words = Exception(outcome.words), outcome.words
     if outcome.error is not None:
@@ -167,7 +167,7 @@ def _raised(outcome: sending.Raised, rank: int, status: int) -> BaseException:
 
 
 def noted(error: BaseException, directory: str) -> BaseException:
-    """With what the launcher has not said itself, being quiet."""
+    """Add the launcher's messages, which --quiet has kept back, to the exception."""
     with suppress(OSError), open(os.path.join(directory, sending.SAID)) as file:
         said = file.read().rstrip()
         if said and sys.version_info >= (3, 11):

@@ -1,8 +1,8 @@
-"""The launcher as a subprocess: its output comes out where the caller's does, and so do interrupts.
+"""The launcher as a subprocess, with its output where the caller's goes, and its interrupts.
 
 Where sys.stdout is the file that it was at the start, the launcher has it by itself, and writes to
-a terminal as it always does. Elsewhere (a notebook, a test that captures output) what it writes is
-read from a pipe and written there, by the calling thread.
+a terminal as it always does. Elsewhere (a notebook, a test that captures output) its output is read
+from a pipe and written there, by the calling thread.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def run(command: Sequence[str]) -> int:
                 _copy(launcher, streams)
                 return launcher.wait()
         finally:
-            if launcher.poll() is None:  # what goes wrong here ends it
+            if launcher.poll() is None:  # any error here ends it
                 launcher.terminate()
                 launcher.wait()
 
 
 def _copy(launcher: subprocess.Popen[bytes], streams: Sequence[TextIO | None]) -> None:
-    """Write what comes from pipes to the streams, until their ends."""
+    """Copy the contents of pipes to the streams, until the pipes end."""
     with selectors.DefaultSelector() as selector:
         for pipe, stream in zip((launcher.stdout, launcher.stderr), streams, strict=True):
             if pipe:
@@ -65,7 +65,7 @@ def _copy(launcher: subprocess.Popen[bytes], streams: Sequence[TextIO | None]) -
 
 
 def _copy_part(key: selectors.SelectorKey) -> bool:
-    """Write what a pipe has by now; False: that is its end."""
+    """Copy the bytes that a pipe has by now; False: it has ended."""
     data = os.read(key.fd, apart.AT_ONCE)
     decoder, stream = key.data
     stream.write(decoder.decode(data, final=not data))
@@ -75,7 +75,7 @@ def _copy_part(key: selectors.SelectorKey) -> bool:
 
 @contextmanager
 def _interrupts() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass SIGINT on to the launchers that are put into the list, and heed it when they have ended.
+    """Pass SIGINT on to the launchers that are put into the list; act on it when they have ended.
 
     Only the main thread has signals; where they are ignored, they stay so.
     """

@@ -1,15 +1,15 @@
-"""A function on its way to the ranks, and what comes back: files in a directory of the call's own.
+"""The files by which a function goes to the ranks and results come back, in a directory per call.
 
     call        where modules are found, and the function with its arguments
     refused     why the launcher did not start, in one line
     ended.json  how every rank ended: the file of --result
-    said        with quiet=True, what the launcher would have said
-    0.3         what became of rank 3 in the first attempt, by worker.py
-    0.3.unfinished  words: it ended with 0 and left nothing
+    said        with quiet=True, the launcher's own messages
+    0.3         the outcome of rank 3 in the first attempt, by worker.py
+    0.3.unfinished  words: it ended with 0 and left no outcome
 
-With cloudpickle what is in a notebook or a script (its `__main__`), in another function, or a
-lambda, goes by value. Without it all goes by name, and ranks import the script as the processes of
-multiprocessing do: below its guard, `if __name__ == "__main__":`, stands what they do not run.
+With cloudpickle objects of a notebook or a script (its `__main__`), objects within another
+function, and lambdas go by value. Without it all go by name, and ranks import the script as the
+processes of multiprocessing do: code below its guard, `if __name__ == "__main__":`, is not run.
 """
 
 from __future__ import annotations
@@ -35,22 +35,25 @@ importing: list[str] = []  # in a rank: the script, while it is imported
 
 
 class Call(NamedTuple):
-    """What every rank is given; `data` can be read when the rest has been heeded."""
+    """The call that every rank gets.
+
+    `data` can be read after the other fields have been applied.
+    """
 
     path: list[str]  # sys.path of the caller
-    sources: dict[str, tuple[Any, ...]]  # entries of linecache, of what is in no file
-    script: dict[str, Any]  # what multiprocessing.spawn.prepare imports, if anything
+    sources: dict[str, tuple[Any, ...]]  # entries of linecache for code that is in no file
+    script: dict[str, Any]  # the script that multiprocessing.spawn.prepare imports, if any
     data: bytes  # the function and its arguments
 
 
 class Returned(NamedTuple):
-    """What became of a rank whose function returned."""
+    """The outcome of a rank in which the function has returned."""
 
     value: Any
 
 
 class Raised(NamedTuple):
-    """What became of a rank whose function raised."""
+    """The outcome of a rank in which the function has raised an exception."""
 
     words: str  # ValueError: bad
     error: bytes | None  # the exception, pickled; None where that is not possible
@@ -58,7 +61,7 @@ class Raised(NamedTuple):
 
 
 def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) -> None:
-    """Leave the function for the ranks. Raises UsageError where it cannot be."""
+    """Write the function for the ranks. Raises UsageError where it cannot be pickled."""
     if importing:
         raise errors.UsageError(
             f"a rank imports {importing[0]}, which calls launch; write that call below {GUARD} "
@@ -82,7 +85,10 @@ def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) ->
 
 
 def receive(directory: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """In a rank: the function and its arguments, and modules found where the caller finds them."""
+    """Return the function and its arguments, in a rank.
+
+    Modules are found where the caller finds them.
+    """
     call = get(os.path.join(directory, CALL))
     assert isinstance(call, Call)
     sys.path[:] = call.path
@@ -108,13 +114,13 @@ def put(value: object, path: str) -> None:
 
 
 def get(path: str) -> object:
-    """What `put` has left. Raises whatever unpickling raises."""
+    """Return the value that `put` wrote. Raises whatever unpickling raises."""
     with open(path, "rb") as file:
         return pickle.load(file)
 
 
 def dumps(value: object) -> bytes:
-    """By cloudpickle, where it is installed. Raises whatever pickling raises.
+    """Pickle by cloudpickle, where it is installed. Raises whatever pickling raises.
 
     Code keeps the name of its file, which cloudpickle leaves out since 3.1.3: a traceback of a rank
     shows lines of the script or cell.
@@ -148,7 +154,10 @@ def _cloudpickle() -> Any:
 
 
 def _script() -> dict[str, Any]:
-    """Raises LookupError where no script has what is in `__main__`, as in a notebook."""
+    """The script that ranks import.
+
+    Raises LookupError where no script has the contents of `__main__`, as in a notebook.
+    """
     main = sys.modules["__main__"]
     if not os.path.isfile(path := getattr(main, "__file__", None) or ""):
         raise LookupError("it is part of a notebook, and in no file")
@@ -158,7 +167,7 @@ def _script() -> dict[str, Any]:
 
 
 def _sources(function: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
-    """The lines of a cell: tracebacks show them, and no file has them."""
+    """The source lines of a cell: tracebacks show them, and no file has them."""
     code = getattr(function, "__code__", None)
     entry = linecache.cache.get(code.co_filename) if code else None
     if not code or not entry or len(entry) != 4 or os.path.exists(code.co_filename):

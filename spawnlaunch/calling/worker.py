@@ -1,8 +1,8 @@
-"""What every rank of `spawnlaunch.launch` runs: it calls the function, and leaves the outcome.
+"""The program of each rank of `spawnlaunch.launch`: it calls the function, and writes the outcome.
 
     python -u worker.py DIRECTORY
 
-Started by its path, so its own package is loaded from where it lies, whatever sys.path says.
+It is started by its path, so its own package is loaded from its place, whatever sys.path says.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from spawnlaunch.calling import sending
 
 
 def main(directory: str) -> None:
-    """Call the function that is there, and run it to its end where it is an async one.
+    """Call the function in the directory; an async function is run to its end.
 
-    The status is 1 where it raises, and that of a SystemExit; one of 0 is a failure, too.
+    The status is 1 where it raises, and that of a SystemExit; a SystemExit with 0 is a failure,
+    too.
     """
     from spawnlaunch import witness
 
@@ -38,7 +39,7 @@ def main(directory: str) -> None:
         try:
             sending.put(sending.Returned(value), outcome)
         except OSError:
-            raise  # a full disk, or somebody has removed the directory
+            raise  # a full disk, or the directory has been removed
         except Exception as error:
             kind = type(value).__name__
             raise TypeError(
@@ -60,7 +61,7 @@ def _raised(error: BaseException) -> object:
     try:
         data = sending.dumps(error)
         again = pickle.loads(data)
-    except Exception:  # whatever its class does
+    except Exception:  # its class may raise anything
         return sending.Raised(words.strip(), None, text)
     is_same = (type(again), str(again)) == (type(error), str(error))
     return sending.Raised(words.strip(), data if is_same else None, text)

@@ -1,1 +1,1 @@
-"""A worker program: every rank reports what it really got; rank 0 says what is wrong with it."""
+"""A worker program: every rank reports its CPUs, memory and device; rank 0 reports the faults."""

@@ -1,4 +1,4 @@
-"""Run on every rank; rank 0 prints the table and what is wrong. See HELP."""
+"""The check on every rank; rank 0 prints the table and the faults. See HELP."""
 
 import sys
 
@@ -47,7 +47,7 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 
 
 def main() -> int:
-    """The exit status: 1 where something is wrong, on every rank."""
+    """Run the check; the exit status is 1 on every rank where something is wrong."""
     at_start = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
     parser = arguments.Parser(NAME, HELP)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def _derive_world() -> None:
-    """Without a launcher of workers, under srun or mpirun alone, find out who we are ourselves."""
+    """Without a launcher of workers, under srun or mpirun alone, derive this rank's world."""
     if all(os.environ.get(name) for name in RANKS):
         for name in RANKS:
             identity.number(name, os.environ)
@@ -106,7 +106,7 @@ def _derive_world() -> None:
         return
     request = flags.Request(program=flags.Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
-    one = identity.Capacity(devices=0, cpus=1)  # who is no launcher is one rank
+    one = identity.Capacity(devices=0, cpus=1)  # a process without a launcher is one rank
     resolution = resolve.resolve_world(request, told, os.uname().nodename, one)
     resolution, _ = resolve.prepare_host(resolution, os.uname().nodename)
     me = resolution.world
@@ -120,14 +120,14 @@ def _derive_world() -> None:
 def _gather(
     node: nodes.Node, mine: "Facts", *, with_all: bool
 ) -> tuple[list["Facts"], list[dict[str, Any]]]:
-    """The facts of all ranks, in their order, and what they have measured."""
+    """The facts of all ranks, in their order, and the ranks' measurements."""
     import torch.distributed as dist
 
     from spawnlaunch.check import facts, verdicts
 
     environ = dict(os.environ)
     if not verdicts.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
-        os.environ.pop(GLOO, None)  # which is said; without it there is somebody to say it to
+        os.environ.pop(GLOO, None)  # a verdict says so; without it the ranks can meet
     dist.init_process_group("gloo")
     own = {"rank": mine.rank, "host": mine.host, **facts.measure(node, mine, environ)}
     if with_all:
@@ -141,7 +141,7 @@ def _gather(
 
 
 def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[str]:
-    """The table, a line for each verdict, its remedy below it, and what they come to."""
+    """The table, a line for each verdict, its remedy below it, and the number of faults."""
     rows = [COLUMNS, *map(_row, everyone)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -1,10 +1,10 @@
-"""What this rank really has after torch has been at work, and what it measures.
+"""The CPUs, memory and device of this rank after torch has worked, and their measured speed.
 
 All ranks measure at the same time, as they work at the same time. The results are plain values, for
 JSON and for `verdicts`, which judges.
 
 Sources: proc(5) for loadavg and stat; sched-bwc.rst and cgroup-v2.rst for a quota of CPU time.
-What cannot be read is not known, and then nothing is said of it.
+A value that cannot be read is not known, and there is no verdict on it.
 """
 
 import os
@@ -32,7 +32,7 @@ from spawnlaunch.world import identity, managers
 
 
 class Facts(NamedTuple):
-    """What one rank really has. CPU lists are strings as the kernel writes them."""
+    """The facts of one rank. CPU lists are strings as the kernel writes them."""
 
     rank: int
     local_rank: int
@@ -53,11 +53,11 @@ class Facts(NamedTuple):
     memory: str  # memory policy: mode and nodes
     memory_near: str  # NUMA nodes of the mask that have memory
     memory_allowed: str  # NUMA nodes that this process may allocate from; "" where unknown
-    omp_threads: int  # what torch computes with, or is told to, which torch may cut
+    omp_threads: int  # the threads that torch computes with, or is told to, which torch may cut
     threads_by: tuple[str, ...]  # the variables that tell it to compute with more than the mask has
     launched: bool  # by this package's launcher
     given: str  # the CPUs that its launcher divides; without one, the mask at the start
-    by_default: str  # what the launcher, without flags, gives this rank of them
+    by_default: str  # the CPUs that the launcher, without flags, gives this rank of them
     default_cores: int  # the physical cores in that
     best_cores: int  # those that it would give this rank if all CPUs were allowed
     wider: str  # how to start with more of them; "" where they are all
@@ -68,7 +68,7 @@ class Facts(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What the system says of this process after torch has been at work; each as in Facts."""
+    """The system's view of this process after torch has worked; each field as in Facts."""
 
     host: str
     pid: int
@@ -78,19 +78,19 @@ class Observation(NamedTuple):
     loader_cpus: str
     memory: str
     memory_allowed: str
-    omp_threads: int  # what torch computes with
+    omp_threads: int  # the threads that torch computes with
 
 
 FOR_S = 1.0  # of each measurement
-QUICK_S = 0.25  # of the one that is always made
-TIMES = 4  # that it is made again while a rank is slow: what slows it for a moment is no fault
-SLOW = 0.8  # of what is usual: such a rank holds up all others
+QUICK_S = 0.25  # of the measurement that is always made
+TIMES = 4  # that it is made again while a rank is slow: a moment's disturbance is no fault
+SLOW = 0.8  # of the usual speed: such a rank holds up all others
 CPU_SIDE, DEVICE_SIDE = 512, 8192  # of the matrices that are multiplied
 SUMMED = 16 << 20  # bytes that are added up over ranks
 SUMS = 5
 ROUNDS = 8  # of questions for the time
 WITHIN, BETWEEN = "within the node", "between nodes"  # names of sums
-# What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
+# Variables that name adapters or interfaces: for NCCL, gloo, and torch's RPC.
 NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 RUNNING = ("up", "unknown")  # of operstate
 LIMITS = {
@@ -133,7 +133,7 @@ def look(at_start: frozenset[int]) -> Observation:
 def derive(
     node: hardware.Node, rank: int, local_rank: int, its: Observation, environ: Mapping[str, str]
 ) -> Facts:
-    """The facts of a rank: what its process has, and what it could have on this node."""
+    """The facts of a rank: the properties of its process, and what it could have on this node."""
     now = parsed(its.cpus)
     seen = visible.visible(node, environ)
     device = seen.device_of(local_rank)
@@ -189,7 +189,7 @@ def parsed(cpus: str) -> cpuset.CpuSet:
 def _by_default(
     there: hardware.Node, seen: visible.Visible, local_rank: int, environ: Mapping[str, str]
 ) -> cpuset.CpuSet:
-    """The CPUs that the launcher gives this rank where no flag is typed."""
+    """The CPUs that the launcher gives this rank without any flag."""
     size = _size(local_rank, environ)
     task = claims.TaskView(local_rank) if len(seen.devices) == 1 < size else None
     if _is_launched(environ) and environment.MARK not in environ:
@@ -206,26 +206,26 @@ def _by_default(
 
 
 def _size(local_rank: int, environ: Mapping[str, str]) -> int:
-    """How many ranks are on this node."""
+    """The number of ranks on this node."""
     told = environ.get("LOCAL_WORLD_SIZE", "")
     size = int(told) if reading.is_number(told) else _tasks(environ)
     return max(size, local_rank + 1)
 
 
 def _is_launched(environ: Mapping[str, str]) -> bool:
-    """Whether our launcher has started this worker: torchrun says True of its store."""
+    """Whether our launcher has started this worker: torchrun sets True for its store."""
     counted = "TORCHELASTIC_RESTART_COUNT" in environ
     return counted and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
 
 
 def _tasks(environ: Mapping[str, str]) -> int:
-    """Of Slurm's step, on a node; `2(x3)` is of nodes that are alike."""
+    """The tasks of Slurm's step on a node; `2(x3)` stands for three nodes with two tasks each."""
     tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0]
     return int(tasks) or 1 if reading.is_number(tasks) else 1
 
 
 class _Mask:
-    """A data set whose one sample is the mask of the process that reads it."""
+    """A data set with one sample: the mask of the process that reads it."""
 
     def __len__(self) -> int:
         return 1
@@ -249,7 +249,7 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
     return tuple(masks)
 
 
-# What is measured
+# Measurements
 
 
 def device_of(local_rank: int) -> torch.device:
@@ -260,7 +260,7 @@ def device_of(local_rank: int) -> torch.device:
 
 
 def measure(node: hardware.Node, mine: Facts, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What takes no time; `environ` has the variables as they were at the start."""
+    """The quick measurements; `environ` has the variables as they were at the start."""
     return {
         "versions": versions(),
         "computes_on": "cpu",
@@ -272,7 +272,7 @@ def measure(node: hardware.Node, mine: Facts, environ: Mapping[str, str]) -> dic
 
 
 def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
-    """What --all has beside that."""
+    """The further measurements of --all."""
     host, device = os.uname().nodename, device_of(local_rank)
     hosts = of_each(host)
     found: dict[str, Any] = {
@@ -286,7 +286,10 @@ def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
 
 
 def _speed_of_cpus() -> dict[str, float]:
-    """Matrix products on the CPU by each thread, the best of some times, and who disturbed it."""
+    """The speed of matrix products on the CPU by each thread, the best of some rounds.
+
+    `others` is the CPU time that other processes took meanwhile, in CPUs.
+    """
     device = torch.device("cpu")
     work, threads = _product(device), torch.get_num_threads()
     mine, others = 0.0, 0.0
@@ -303,13 +306,16 @@ def _speed_of_cpus() -> dict[str, float]:
 
 
 def _busy_s() -> float:
-    """For how long the CPUs of this rank have run anybody, since the start of the machine."""
+    """The seconds, since the machine's start, in which this rank's CPUs have run any process."""
     ticks, _ = effort.cpu_ticks(sysfs.text("/proc/stat") or "", mask())
     return (ticks or 0) * effort.TICK_S
 
 
 def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:
-    """What is around a rank that may use these CPUs; a quota in CPUs, None: there is none."""
+    """The load and the quota around a rank that may use these CPUs.
+
+    The quota is in CPUs; None: there is none.
+    """
     return {
         "cpus": len(cpus) or os.cpu_count(),
         "load": os.getloadavg()[0],
@@ -318,7 +324,7 @@ def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what has to be the same on all ranks."""
+    """The versions of software that must be equal on all ranks."""
     nccl: tuple[int, ...] = ()
     if dist.is_nccl_available() and torch.version.cuda:
         nccl = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
@@ -366,7 +372,7 @@ def _wait_for(device: torch.device) -> None:
 
 
 def _sums(device: torch.device, rank: int, hosts: Sequence[str]) -> dict[str, float]:
-    """GB/s that each rank adds up, of ranks of one node and of one rank of each node."""
+    """The GB/s of an all-reduce: among the ranks of a node, and among one rank of each node."""
     of_host = {host: [n for n, each in enumerate(hosts) if each == host] for host in hosts}
     groups = [*((WITHIN, ranks) for ranks in of_host.values()),
               (BETWEEN, [ranks[0] for ranks in of_host.values()])]  # fmt: skip
@@ -388,10 +394,10 @@ def _sums(device: torch.device, rank: int, hosts: Sequence[str]) -> dict[str, fl
 
 
 def _clock(rank: int) -> float:
-    """By how much this clock is ahead of rank 0's, in seconds.
+    """The seconds by which this clock is ahead of rank 0's.
 
-    Of several questions the one that was answered soonest counts: its answer was given between both
-    looks at this clock, which are least apart.
+    Of several questions the one with the quickest answer counts: rank 0 answered between two looks
+    at this clock, and these are least apart.
     """
     asked = torch.zeros(1, dtype=torch.float64)
     best = (float("inf"), 0.0)
@@ -410,7 +416,7 @@ def _clock(rank: int) -> float:
 
 
 def _limits(number: int) -> tuple[int | None, int | None]:
-    """The soft and the hard one; None: there is none."""
+    """The soft and the hard limit; None: there is no limit."""
     soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(number))
     return soft, hard
 
@@ -422,7 +428,7 @@ def _shm_free() -> int:
 
 
 def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The adapters, those next to the device first, and what NCCL is told to use."""
+    """The adapters, those next to the device first, and the settings of NCCL for them."""
     home = node.devices[number].numa if number is not None else None
     near = [nic.name for nic in node.nics if home is not None and nic.numa == home]
     return {
@@ -435,15 +441,15 @@ def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str])
 
 
 def interfaces() -> list[str]:
-    """All that this machine has."""
+    """All interfaces of this machine."""
     return [name for _, name in socket.if_nameindex()]
 
 
 def _links() -> list[str]:
     """The interfaces of the network, but for the loopback and those that are known to be down.
 
-    Drivers that do not tell, as of tun and WireGuard, have the state "unknown", and carry all the
-    same (operstates.rst).
+    Drivers that report no state, as of tun and WireGuard, have the state "unknown", and carry
+    traffic all the same (operstates.rst).
     """
     states = {
         name: reading.file_text(f"/sys/class/net/{name}/operstate") or "unknown"
@@ -453,7 +459,7 @@ def _links() -> list[str]:
 
 
 def of_each(mine: Any) -> list[Any]:
-    """What each rank has, in their order."""
+    """The values of all ranks, in their order."""
     box: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(box, mine)
     return box

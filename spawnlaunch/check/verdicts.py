@@ -1,7 +1,7 @@
-"""What is wrong with the ranks, and what to do: pure functions of what all ranks have and measured.
+"""The faults of the ranks, and remedies: pure functions of all ranks' facts and measurements.
 
-No remedy says what is done already, nor what does not fit the place: tests/check/test_remedies.py
-has the circumstances of each text.
+No remedy asks for a step that is done already, or that does not fit the place:
+tests/check/test_remedies.py has the circumstances of each text.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ from spawnlaunch.binding import placement
 from spawnlaunch.check.facts import BETWEEN, NETWORK, SLOW, WITHIN, Facts, parsed
 from spawnlaunch.hang.groups import ranks_of
 
-# Of these FAIL alone is status 1. A note is what the machine is like, and no fault of the launch.
+# Of these FAIL alone is status 1. A note describes the machine, and is no fault of the launch.
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "fail"
 VERY_SLOW = 0.5  # a fault
 SLOW_BESIDE_OTHERS = 0.25  # a fault where others run on the rank's CPUs
 OTHERS = 0.25  # of a CPU, that these have
 MANY_FILES = 65536
-# Limits of a process: in words, what is enough, and what is too little; a DataLoader worker opens
-# some files for each tensor that it sends.
+# Limits of a process: in words, enough of it, and too little of it; a DataLoader worker opens some
+# files for each tensor that it sends.
 LIMITS = {
     "memlock": ("locked memory (ulimit -l)", float("inf"), 0),  # adapters want it
     "nofile": ("open files (ulimit -n)", 4096, 256),
@@ -38,24 +38,27 @@ MORE_SHM = (
     "docker run --shm-size=8g, or --ipc=host; in Kubernetes an emptyDir with medium: Memory"
 )
 
-Rank = Mapping[str, Any]  # what it measured, with its "rank" and "host"
+Rank = Mapping[str, Any]  # a rank's measurements, with its "rank" and "host"
 
 
 class Verdict(NamedTuple):
-    """What was looked at, how it is, and what to do."""
+    """A property that was checked, its state, and a remedy."""
 
     name: str
     status: str  # OK, NOTE, WARN or FAIL
     message: str
     remedy: str = ""
-    ranks: tuple[int, ...] = ()  # whom it is about; empty: all, or no one rank
+    ranks: tuple[int, ...] = ()  # the ranks that it is about; empty: all, or no one rank
 
 
 # Bindings
 
 
 def of_bindings(everyone: Sequence[Facts]) -> list[Verdict]:
-    """All that is wrong with them, node by node; what --oversubscribe asked for is noted alone."""
+    """All faults of the bindings, node by node.
+
+    The effects that --oversubscribe asked for are only noted.
+    """
     found: list[Verdict] = []
     for host, members in _by(everyone, lambda facts: facts.host).items():
         on_host = sorted(members, key=lambda facts: facts.local_rank)
@@ -81,7 +84,7 @@ def _status_of_sharing(ranks: Sequence[Facts]) -> str:
 
 
 def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
-    """Ranks whose masks overlap, each group of them once."""
+    """Ranks with overlapping masks, each group of them once."""
     groups: list[tuple[list[Facts], cpuset.CpuSet]] = []
     for facts in ranks:
         mine = parsed(facts.cpus)
@@ -98,7 +101,7 @@ def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
 
 
 def remedy_of_shared(members: Sequence[Facts], here: Sequence[Facts]) -> str:
-    """For ranks that share cores, of all that are on this host."""
+    """The remedy for ranks that share cores, of all that are on this host."""
     if moved := _moved(members):
         return remedy_of_drift(moved)
     first = members[0]
@@ -137,7 +140,7 @@ def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
 
 
 def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
-    """Ranks on one core of a machine that has at least two for each, and near these ranks too."""
+    """Ranks on one core of a machine that has at least two for each, also near these ranks."""
     has_two = ranks[0].cores_of_node >= 2 * len(ranks)
     narrow = [facts for facts in ranks if has_two and facts.cores == 1 < facts.best_cores]
     if narrow:
@@ -148,7 +151,7 @@ def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
 
 
 def remedy_of_narrow(members: Sequence[Facts]) -> str:
-    """For ranks that have one core each."""
+    """The remedy for ranks that have one core each."""
     if moved := _moved(members):
         return remedy_of_drift(moved)
     first = members[0]
@@ -158,7 +161,7 @@ def remedy_of_narrow(members: Sequence[Facts]) -> str:
 
 
 def _of_rank(facts: Facts) -> Iterator[Verdict]:
-    """What is wrong with one rank by itself."""
+    """The faults of one rank by itself."""
     for name, wrong in (
         ("remote", _remote(facts)),
         ("far-memory", _far_memory(facts)),
@@ -182,7 +185,7 @@ def _remote(facts: Facts) -> tuple[str, str] | None:
 
 
 def remedy_of_remote(facts: Facts) -> str:
-    """For a rank whose CPUs are not next to its device."""
+    """The remedy for a rank on CPUs that are not next to its device."""
     if moved := _moved([facts]):
         return remedy_of_drift(moved)
     if facts.nearer:
@@ -203,7 +206,7 @@ def _far_memory(facts: Facts) -> tuple[str, str] | None:
 
 
 def remedy_of_far_memory(facts: Facts, is_cpuset: bool) -> str:
-    """For memory that is away from the CPUs."""
+    """The remedy for memory that is away from the CPUs."""
     if is_cpuset:
         return f"let the job have the memory of NUMA node {facts.memory_near} (cpuset.mems)"
     if facts.launched and "--mem-bind" in facts.typed:
@@ -222,7 +225,7 @@ def _too_many_threads(facts: Facts) -> tuple[str, str] | None:
 
 
 def remedy_of_threads(facts: Facts) -> str:
-    """For more threads than CPUs."""
+    """The remedy for more threads than CPUs."""
     if moved := _moved([facts]):
         return remedy_of_drift(moved)
     names = facts.threads_by or ("OMP_NUM_THREADS",)
@@ -231,7 +234,7 @@ def remedy_of_threads(facts: Facts) -> str:
 
 
 def _drifted(facts: Facts) -> tuple[str, str] | None:
-    """Threads or children whose mask is not the one that the process started with."""
+    """Threads or children with another mask than the process had at its start."""
     masks = [("the main thread", facts.cpus), *(("a thread", each) for each in facts.threads[1:]),
              ("a DataLoader worker", facts.loader_cpus)]  # fmt: skip
     lost = [f"{who} on {cpus or 'nothing'}" for who, cpus in masks if cpus != facts.cpus_at_start]
@@ -242,7 +245,7 @@ def _drifted(facts: Facts) -> tuple[str, str] | None:
 
 
 def remedy_of_drift(facts: Facts) -> str:
-    """For a mask that was lost."""
+    """The remedy for a mask that was lost."""
     if facts.openmp == (placement.KMP,):
         return f"unset {placement.KMP}, or set it to disabled"
     return (
@@ -251,7 +254,7 @@ def remedy_of_drift(facts: Facts) -> str:
 
 
 def _of_flags(facts: Facts) -> str:
-    """For a rank that the launcher would place better without the flags that were typed."""
+    """The remedy for a rank that the launcher would place better without its flags."""
     if typed := [name for name in ON_CORES if name in facts.typed]:
         names = " and ".join(filter(None, (", ".join(typed[:-1]), typed[-1])))
         return f"leave {names} out: by default every rank has its own cores"
@@ -259,21 +262,21 @@ def _of_flags(facts: Facts) -> str:
 
 
 def _moved(ranks: Sequence[Facts]) -> Facts | None:
-    """One that has lost its mask: there no launcher helps."""
+    """A rank that has lost its mask: there no launcher helps."""
     return next((facts for facts in ranks if facts.cpus != facts.cpus_at_start), None)
 
 
 def _are_apart(ranks: Sequence[Facts]) -> bool:
-    """Whether the launcher's default gives each of them cores that no other has."""
+    """Whether the launcher's default gives each of these ranks cores of its own."""
     shares = [cpuset.parse(facts.by_default) for facts in ranks]
     return all(shares) and len(frozenset.union(*shares)) == sum(map(len, shares))
 
 
-# What was measured
+# Measurements
 
 
 def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
-    """All lines, for the measurements of all ranks in their order; more of them with --all."""
+    """All lines on the measurements of all ranks, in their order; more of them with --all."""
     found = [
         _versions(ranks),
         _speed(ranks, "matrix product", "gflops_per_thread", "GFLOP/s per thread", "cpu"),
@@ -336,7 +339,7 @@ def _clocks(ranks: Sequence[Rank]) -> Verdict:
 
 
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    """By host, as it is seen from its first rank."""
+    """The verdicts on the network of the ranks; ranks with equal ones are together."""
     for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
         numbers = _numbers(who)
         message = f"{ranks_of(numbers)}: {said}{wrong}"
@@ -344,7 +347,7 @@ def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:
-    """What is there and is chosen, what is wrong with that, and the remedy."""
+    """The network of a rank in words, the faults of the settings for it, and the remedy."""
     found = rank["nics"]
     every = dict.fromkeys(NETWORK, found["interfaces"])
     every |= {"NCCL_IB_HCA": found["all"], "NCCL_SOCKET_IFNAME": [*found["links"], "lo"]}
@@ -358,7 +361,7 @@ def _nics_of(rank: Rank) -> tuple[str, str, str]:
 
 
 def are_there(variable: str, asked: str, there: Sequence[str]) -> bool:
-    """Whether these are what a variable asks for: NCCL takes some, gloo all that it names."""
+    """Whether the named interfaces are there: NCCL uses some of them, gloo needs them all."""
     is_for_nccl = variable.startswith("NCCL")
     return bool(named(asked, there)) if is_for_nccl else {*asked.split(",")} <= {*there}
 
@@ -381,7 +384,7 @@ def named(asked: str, there: Sequence[str]) -> list[str]:
 
 
 def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    """What each node is like, where it may cost time, as its first rank sees it."""
+    """Notes on a node's load and quota that may cost time, as its first rank sees them."""
     for host, who in _by(ranks, lambda one: one["host"]).items():
         its = who[0]["surroundings"]
         cpus, quota, numbers = its["cpus"], its["quota_cpus"], _numbers(who)
@@ -428,7 +431,7 @@ def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 
 def remedy_of_limit(key: str, hard: float | None, name: str, enough: float) -> str:
-    """For a soft limit below `enough`; a shell can raise it as far as the hard one."""
+    """The remedy for a soft limit below `enough`; a shell can raise it as far as the hard one."""
     if hard is None or hard >= enough:
         most = MANY_FILES if key == "nofile" else float("inf")
         most = most if hard is None else min(most, hard)

@@ -118,12 +118,12 @@ _switch(WORKERS, "--no-python",
 class Page(Exception):
     """A page for --help, --version, --completion or --explain, in place of a launch.
 
-    The flag's reader raises it, and `__main__` prints it.
+    The flag's reader raises it, and `entry` prints it.
     """
 
 
 class NoWords(Exception):
-    """The command has no arguments; the text is a short help, which `__main__` prints."""
+    """The command has no arguments; the text is a short help, which `entry` prints."""
 
 
 class Instead(Exception):

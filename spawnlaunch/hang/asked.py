@@ -1,6 +1,7 @@
-"""A worker that is asked where it is, and what torch has recorded there: see spawnlaunch/witness.
+"""The question to a worker where it is, and the worker's answer: see spawnlaunch/witness.
 
-The question is sent at once; the answer comes when it comes, so that many can be asked together.
+The question is sent at once, and the answer is read when it comes, so that many workers can be
+asked at the same time. The answer also has what torch has recorded in the worker.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ BESIDE = " of gloo"
 
 
 class Look(records.NamedTuple):
-    """Where the main thread was at a moment."""
+    """The stack of the main thread at a moment."""
 
     when: int  # nanoseconds since 1970
     stack: frames.Stack
 
 
 class Testimony(records.NamedTuple):
-    """What a worker has told."""
+    """A worker's answer."""
 
     threads: str  # the stacks of all of them, as py-spy writes them
     looks: Sequence[Look]
@@ -39,21 +40,25 @@ class Testimony(records.NamedTuple):
 
 
 def silent(when: int) -> Testimony:
-    """Of a rank that cannot answer: it does not wait in a collective, where its thread could."""
+    """The answer noted for a rank that cannot answer.
+
+    Such a rank waits in no collective, as its thread could answer there.
+    """
     return Testimony("", (), flight.Record((), {}), when, 0.0)
 
 
 def as_json(answer: Testimony) -> dict[str, Any]:
-    """For another node, without the threads."""
+    """The answer as JSON for another node, without the threads."""
     record, members = answer.record, {n: sorted(r) for n, r in answer.record.members.items()}
     told = {"calls": record.calls, "members": members, "whole": record.is_whole}
     return {"looks": answer.looks, **told, "when": answer.when}
 
 
 def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
-    """The answer; `later_ns` is added to its times, which are of another's clock.
+    """Read an answer from JSON.
 
-    Raises TypeError, ValueError or KeyError where it is none.
+    `later_ns` is added to its times, which are of another node's clock.
+    Raises TypeError, ValueError or KeyError where the value is no answer.
     """
     calls = tuple(
         flight.Collective(
@@ -82,12 +87,14 @@ def _stack(told: Any) -> frames.Stack:
 
 
 class Question:
-    """One worker that was asked; `fd` can be read when more of its answer has come."""
+    """The question to one worker; `fd` can be read when more of its answer has come."""
 
     def __init__(self, pid: int, start: int, seconds: float = 0.0, every: float = 0.04) -> None:
-        """Ask: what the recorder has after that time, and looks at the main thread within it.
+        """Ask for the recorder's entries after `seconds`.
 
-        Raises OSError where nobody listens there, or somebody else.
+        Within that time the witness looks at the main thread, each `every` seconds.
+
+        Raises OSError where no witness listens there, or another process does.
         """
         self._data = bytearray()
         self._socket, *who = machine.connect_local(witness.address(pid, start))
@@ -102,7 +109,7 @@ class Question:
         return number
 
     def read(self) -> Testimony | None:
-        """The answer, once it is there. Raises OSError where there will be none."""
+        """Return the answer, once it is complete. Raises OSError where there will be none."""
         try:
             data = self._socket.recv(1 << 20)
         except BlockingIOError:
@@ -114,11 +121,11 @@ class Question:
             return None
         try:
             return answer(bytes(self._data))
-        except Exception as error:  # whatever a parser may fail of: it is half there
+        except Exception as error:  # a parser may raise anything for an incomplete answer
             raise OSError(str(error)) from None
 
     def close(self) -> None:
-        """Nobody wants to know any more."""
+        """Stop waiting for the answer."""
         self._socket.close()
 
 

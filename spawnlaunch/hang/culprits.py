@@ -1,13 +1,14 @@
-"""Which ranks the others wait for, how long, before which line, and where they are meanwhile.
+"""Which ranks the others wait for, for how long, before which line, and where these ranks are.
 
-A collective begins when the last of its ranks has come. So a rank is waited for from the moment at
-which half of the others are there to that at which it comes itself; and it waits from when it comes
-to when the last one does. Both are shares of the time that is looked at: collectives that run side
-by side count once. Who waits for another rank meanwhile is late because of that one.
+A collective begins when the last of its ranks has come. So the others wait for a rank from the
+moment at which half of them are there to that at which the rank comes itself; and a rank waits from
+when it comes to when the last rank does. Both are shares of the time that is looked at: collectives
+that run side by side count once. A rank that waits for another one meanwhile is late because of
+that one.
 
-A rank that others wait for is not, then, at the line that takes it longer: it is already as far
-behind as it is late. That line is where it spends more of its time than the others do: the looks
-at its main thread are compared with those at theirs.
+While the others wait for a rank, it is not at the line that takes it longer: it has already passed
+that line, by as much as it is late. That line is where it spends more of its time than the others
+do: the looks at its main thread are compared with those at theirs.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
     Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
 
-LATELY_S = 30.0  # what is looked at
+LATELY_S = 30.0  # the time that is looked at
 FEW = 60  # collectives, which are looked at also where they are older
-# Whose ranks differ by chance are not named: what is named is at least this share of the time, ...
+# Ranks late by chance are not named. A named rank is waited for in this share of the time, ...
 LEAST = 0.1
 NEXT_TO_WORST = 0.4  # ... of what the worst is waited for, ...
-ABOVE_OTHERS = 3.0  # ... and so many times what those are who are not named; ...
+ABOVE_OTHERS = 3.0  # ... and so many times what the ranks that are not named are; ...
 PARTS = 10  # ... and of so many parts of the time, each of a step at least, ...
 IN_PARTS = 0.7  # ... so many have ...
 OF_PART = 0.5  # ... that much of that share; ...
@@ -47,7 +48,7 @@ HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing fo
 
 
 class Waits(records.NamedTuple):
-    """What share of the time a rank waits for others, and others for it."""
+    """The shares of the time in which a rank waits for others, and others for it."""
 
     waits: float
     waited_for: float
@@ -80,8 +81,10 @@ def waited_for(found: Iterable[Culprit]) -> list[tuple[int, str]]:
 
 
 def _sentence(alike: Sequence[Culprit]) -> str:
-    """Of culprits that differ in their ranks and places alone: `the others wait for rank 1, 20 ms
-    of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`."""
+    """A sentence on culprits that differ in their ranks and places alone.
+
+    `the others wait for rank 1, 20 ms of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`
+    """
     first, late_s = alike[0], max(one.late_s for one in alike)
     who = f"the others wait for {groups.ranks_of(one.rank for one in alike)}, {_time(late_s)}"
     of_time = "so far" if first.is_hang else f"of each {_time(first.every_s)}"
@@ -92,7 +95,7 @@ def _sentence(alike: Sequence[Culprit]) -> str:
 
 
 class Verdict(records.NamedTuple):
-    """What the answers of several ranks say together."""
+    """The result of comparing the answers of several ranks."""
 
     shares: Mapping[int, Waits]  # of ranks that are in a collective with others
     culprits: Sequence[Culprit]
@@ -103,8 +106,9 @@ class Verdict(records.NamedTuple):
 def judged(
     answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0, hang_s: float | None = None
 ) -> Verdict:
-    """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
-    count as late.
+    """Compare the records of ranks; their clocks may differ by `uncertain_s`.
+
+    A difference of the clocks does not count as late.
 
     A rank that is missing for `hang_s` hangs; None: for much longer than any step took.
     """
@@ -130,7 +134,7 @@ def judged(
 
 
 def _placed(answer: asked.Testimony) -> flight.Record:
-    """With the line of the last collective, where the rank has been seen at one line since then."""
+    """The answer's record, with the last collective's line where all looks since show one line."""
     calls = answer.record.calls
     last = max(calls, key=lambda call: call.when, default=None)
     places = {
@@ -155,7 +159,10 @@ def _lately(
 
 
 def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
-    """Whether all have met, and do not meet any more: who was late then is not what they do now."""
+    """Whether all ranks have met, and do not meet any more.
+
+    Lateness in the past then says nothing about the ranks' present places.
+    """
     begins = [one.begins for one in meetings]
     patience = max(
         LATELY_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0)
@@ -167,7 +174,7 @@ def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
 def _spans(
     meetings: Sequence[_Meeting], uncertain_ns: int
 ) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
-    """When each rank waits, and when it is waited for."""
+    """The times in which each rank waits, and those in which others wait for it."""
     ranks = {rank for one in meetings for rank in one.came}
     waiting = _spans_of(ranks, chain.from_iterable(one.waits() for one in meetings))
     late = _spans_of(ranks, chain.from_iterable(one.lates(uncertain_ns) for one in meetings))
@@ -175,7 +182,7 @@ def _spans(
 
 
 def _spans_of(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
-    """Those of each rank; together where they overlap."""
+    """The spans of each rank; overlapping ones are merged."""
     spans: dict[int, list[Span]] = {rank: [] for rank in ranks}
     for rank, span in found:
         spans[rank].append(span)
@@ -183,11 +190,11 @@ def _spans_of(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[i
 
 
 class _Meeting(records.NamedTuple):
-    """One collective: when its ranks have come, or at least have not come until."""
+    """The times at which the ranks of one collective came, or until which they had not come."""
 
     call: flight.Collective
     came: Mapping[int, int]  # by rank
-    absent: frozenset[int]  # of these, who had not come yet
+    absent: frozenset[int]  # of these, the ranks that had not come yet
 
     @property
     def begins(self) -> int:
@@ -198,7 +205,7 @@ class _Meeting(records.NamedTuple):
         return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
 
     def waiting(self, answers: Mapping[int, asked.Testimony], rank: int) -> Iterable[frames.Stack]:
-        """Where the others have been seen while they waited."""
+        """The stacks that other ranks had while they waited for this rank."""
         for other, (begin, end) in self.waits():
             if other != rank:
                 looks = answers[other].looks
@@ -215,7 +222,7 @@ class _Meeting(records.NamedTuple):
 def _meetings(
     group: str, told: Mapping[int, flight.Record], answers: Mapping[int, asked.Testimony]
 ) -> Iterable[_Meeting]:
-    """The collectives of a group that all its ranks remember, as far as these have answered."""
+    """The collectives of a group that all its ranks remember, as far as the ranks have answered."""
     by_rank = flight.entered_by(group, told)
     for number in flight.numbers(by_rank):
         calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
@@ -229,7 +236,7 @@ def _meetings(
 def _named(
     shares: Mapping[int, Waits], late: Mapping[int, Sequence[Span]], since: int, now: int
 ) -> list[int]:
-    """The ranks that are late by more than chance, and in all of the time."""
+    """The ranks that are late by more than chance, all of the time."""
     worst = max(share.waited_for for share in shares.values())
     least = max(LEAST, NEXT_TO_WORST * worst)
     found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
@@ -243,9 +250,10 @@ def _named(
 
 
 def _chance(found: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
-    """How likely some so many of the ranks are late so often where each is so as likely as another.
+    """The probability that some ranks, as many as `found`, are late as often by chance.
 
-    A few long interruptions, as a busy machine has them, may well meet the same rank.
+    By chance, each time of lateness hits each rank with the same probability. A busy machine's few
+    long interruptions may well hit the same rank.
     """
     small = min(min(_in_steps(late[rank])) for rank in found)
     times = {rank: sum(e - b >= small for b, e in spans) for rank, spans in late.items()}
@@ -261,7 +269,7 @@ def _chance(found: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
 
 
 def _is_always(late: Sequence[Span], least: float, since: int, now: int) -> bool:
-    """Whether it was late so much in most parts of the time, and not once for long."""
+    """Whether a rank was late by that much in most parts of the time, rather than once for long."""
     count = max(1, min(PARTS, len(_in_steps(late)) - 1))
     length = (now - since) // count
     parts = [(since + i * length, since + (i + 1) * length) for i in range(count)]
@@ -270,7 +278,7 @@ def _is_always(late: Sequence[Span], least: float, since: int, now: int) -> bool
 
 
 def _in_steps(late: Sequence[Span]) -> list[int]:
-    """How long it was waited for in each step: without what is short beside the typical one."""
+    """The time that a rank is late in each step, without those far below the typical one."""
     lengths = sorted(end - begin for begin, end in late)
     half, so_far = sum(lengths) / 2, 0
     for length in lengths:
@@ -283,10 +291,10 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
 def _hanging(
     meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony], hang_s: float | None
 ) -> list[Culprit]:
-    """Who is missing for much longer than any step took, and does not wait for another meanwhile.
+    """The ranks that are missing for much longer than any step took, and wait for no other rank.
 
-    A broadcast is over for some of its ranks before all have come: these go on to the next one, and
-    those who still wait in the first are missing there.
+    A broadcast is over for some of its ranks before all have come: these go on to the next
+    collective, and the ranks that still wait in the first are missing there.
     """
     missing: dict[int, tuple[_Meeting, Span]] = {}
     for one in filter(lambda one: one.absent, meetings):
@@ -305,7 +313,7 @@ def _hanging(
 
 
 def _patience(one: _Meeting, meetings: Sequence[_Meeting]) -> float:
-    """So many nanoseconds may a rank be missing in it, by how often its group meets."""
+    """The nanoseconds for which a rank may be missing, by how often its group meets."""
     begins = [each.begins for each in meetings if each.call.group == one.call.group]
     return max(HANG_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0))
 
@@ -324,7 +332,7 @@ def _culprit(
 def _before(
     rank: int, meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]
 ) -> tuple[str, str]:
-    """Where the others wait for it: in words, and the line."""
+    """The place where the others wait for the rank: in words, and as a line."""
     names: Counter[str] = Counter()
     places: Counter[tuple[str, str]] = Counter()
     for one in meetings:
@@ -340,14 +348,17 @@ def _before(
 
 
 def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
-    """The collective in words, and the user's own line."""
+    """The collective in words, and the line of the user's own code."""
     own = groups.own(stack)
     is_backward = any(frame.function == "_engine_run_backward" for frame in stack)
     return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
 
 def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
-    """Where it spends more of its time than the others, if that is most of what it is late."""
+    """The line where the rank spends more of its time than the others.
+
+    "" where that explains less than a third of its lateness.
+    """
     own = _profile(answers[rank])
     others = [_profile(answer) for other, answer in answers.items() if other != rank]
     others = [each for each in others if each]
@@ -359,7 +370,7 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
 
 
 def _profile(answer: asked.Testimony) -> dict[str, float]:
-    """What share of the looks was at which line of the user's program."""
+    """The share of the looks that found each line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}
     places = Counter(
@@ -369,7 +380,7 @@ def _profile(answer: asked.Testimony) -> dict[str, float]:
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Together where they overlap."""
+    """The spans, merged where they overlap."""
     merged: list[Span] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -380,7 +391,7 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """What remains of spans: who itself waits for another rank is late because of that one."""
+    """The spans without the time of others: a rank that waits itself is late because of another."""
     found: list[Span] = []
     for begin, end in spans:
         for other in _within(others, (begin, end)):
@@ -391,14 +402,14 @@ def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
 
 
 def _within(spans: Sequence[Span], part: Span) -> list[Span]:
-    """What of ordered spans, of which none overlap, lies in a part of the time."""
+    """The parts of ordered spans, of which none overlap, that lie within a time."""
     first = bisect_right(spans, part[0], key=itemgetter(1))
     behind = bisect_left(spans, part[1], key=itemgetter(0))
     return [(max(b, part[0]), min(e, part[1])) for b, e in spans[first:behind]]
 
 
 def _median(numbers: Iterable[float]) -> float:
-    """The lower one of two."""
+    """The lower of the two medians."""
     ordered = sorted(numbers)
     return ordered[(len(ordered) - 1) // 2]
 

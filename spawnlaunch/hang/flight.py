@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
-# Of these the sizes are the same on all ranks; what a rank gathers or sends need not be.
+# Collectives with equal sizes on all ranks; the sizes of gathered or sent tensors may differ.
 ALIKE = ("all_reduce", "allreduce", "broadcast", "reduce")
 MOST_BYTES = 1 << 28  # of a dump
 
@@ -45,12 +45,12 @@ class Collective(NamedTuple):
     """A collective that a rank has entered."""
 
     group: str
-    number: int  # in its group, from 1; 0: of one that was destroyed, and made anew by its name
+    number: int  # in its group, from 1; 0: its group was destroyed, and made again by its name
     name: str
-    what: str  # type and length of its tensors, where these must be alike
+    what: str  # type and length of its tensors, where these must be equal on all ranks
     place: str  # the user's own line
     when: int  # nanoseconds since 1970
-    is_over: bool = False  # for this rank, as far as is known: it waits for nobody there
+    is_over: bool = False  # for this rank, as far as is known: it waits there no longer
 
     @property
     def title(self) -> str:
@@ -60,7 +60,7 @@ class Collective(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What one rank has recorded."""
+    """The collectives that one rank has recorded."""
 
     calls: tuple[Collective, ...]
     members: Mapping[str, frozenset[int]]  # the ranks of each group, by its name
@@ -75,10 +75,10 @@ class Mismatch(NamedTuple):
 
 
 class Asked:
-    """One rank that was asked for its records."""
+    """A request to one rank for its records."""
 
     def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
-        """Ask; `environ` is the rank's. Raises OSError where it does not listen."""
+        """Ask the rank; `environ` is its environment. Raises OSError where it does not listen."""
         self.rank = rank
         self._path = f"{environ[flight_recorder.DUMPS[0]]}{rank}"
         self._before = _changed(self._path)
@@ -91,10 +91,10 @@ class Asked:
             machine.close(pipe)
 
     def answer(self) -> Record | None:
-        """What it has recorded; None: no complete dump has come yet."""
+        """The rank's records; None: no complete dump has come yet."""
         if _changed(self._path) == self._before:
             return None
-        with suppress(Exception):  # whatever a parser may fail of: it is half there, or none
+        with suppress(Exception):  # an incomplete dump may raise anything in a parser
             return read(machine.content(self._path, MOST_BYTES))
         return None
 
@@ -108,7 +108,7 @@ def _changed(path: str) -> tuple[int, int]:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads a pickle that holds values only; nothing is imported or called."""
+    """A reader of pickles that hold plain values; it imports and calls nothing."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"a dump holds no {module}.{name}")
@@ -117,7 +117,7 @@ class _Plain(pickle.Unpickler):
 def read(data: bytes, apart: str = "") -> Record:
     """Read a dump; `apart` is added to the names of groups.
 
-    One that is incomplete, or of another kind, may raise any exception.
+    A dump that is incomplete, or of another kind, may raise any exception.
     """
     dump = _Plain(io.BytesIO(data)).load()
     members = {
@@ -156,16 +156,19 @@ def _what(entry: dict[str, Any]) -> str:
 
 
 def moment(ns: Any) -> int:
-    """Nanoseconds since 1970, if it can be that: others compute with it. Raises ValueError."""
+    """Nanoseconds since 1970, checked because others compute with them.
+
+    Raises ValueError.
+    """
     if not 0 <= ns < 1 << 63:
         raise ValueError(ns)
     return int(ns)
 
 
 def disagreement(records: Mapping[int, Record]) -> str | None:
-    """The first collective that some ranks have entered and others have not, or not so; in words.
+    """The first collective that not all ranks have entered by the same call, in words.
 
-    Only what these ranks say counts, and only as far back as all of them remember.
+    Only the records of these ranks count, and only as far back as all of them remember.
     """
     found = list(filter(None, (_first(group, records) for group in names(records))))
     return min(found)[1] if found else None
@@ -177,14 +180,16 @@ def names(records: Mapping[int, Record]) -> set[str]:
 
 
 def mismatch(records: Mapping[int, Record]) -> Mismatch | None:
-    """The first collective that ranks have entered by different calls; those who have not entered
-    it may come yet."""
+    """The first collective that ranks have entered by different calls.
+
+    Ranks that have not entered it may come yet.
+    """
     found = list(filter(None, (_first_mismatch(group, records) for group in names(records))))
     return min(found)[1] if found else None
 
 
 def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mismatch] | None:
-    """That of a group, and when the first rank entered it."""
+    """The first mismatch of a group, and when the first rank entered it."""
     by_rank = entered_by(group, records)
     for number in sorted({n for calls in by_rank.values() for n in calls}):
         entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
@@ -204,7 +209,10 @@ def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mis
 
 
 def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
-    """The first one of a group: when it was entered, and who has; None: its members agree."""
+    """The first collective of a group on which its members disagree; None: they agree.
+
+    The result is when it was entered, and by which ranks.
+    """
     by_rank = entered_by(group, records)
     for number in numbers(by_rank):
         if found := _differences(number, by_rank):
@@ -216,7 +224,10 @@ def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
 def _differences(
     number: int, by_rank: Mapping[int, Mapping[int, Collective]]
 ) -> tuple[int, list[str]] | None:
-    """When the first rank entered a collective, and who has not, or not so; None: all are alike."""
+    """When the first rank entered a collective, and how the other ranks differ.
+
+    None: all have entered it by the same call.
+    """
     entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
     absent = {rank: _last(by_rank[rank], number) for rank in missing(entered, by_rank)}
     kinds = _grouped({rank: call.title for rank, call in entered.items()})
@@ -230,13 +241,13 @@ def _differences(
 
 
 def missing(entered: Mapping[int, Collective], members: Iterable[int]) -> frozenset[int]:
-    """Who has not entered a collective in which others wait."""
+    """The ranks that have not entered a collective in which others wait."""
     is_over = all(call.is_over for call in entered.values())
     return frozenset() if is_over else frozenset(members) - frozenset(entered)
 
 
 def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:
-    """Of the collectives of a group that are as late as what all its members remember."""
+    """The numbers of a group's collectives that are as late as those that all members remember."""
     remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
     return sorted({n for calls in by_rank.values() for n in calls if n >= remembered})
 
@@ -244,8 +255,8 @@ def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:
 def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
     """The collectives of each member of a group, by their numbers.
 
-    Not of one that may have forgotten that it ever entered any; nor those before the group of some
-    rank was made anew, as all have destroyed it by then.
+    A member that may have forgotten that it ever entered any is left out; so are collectives from
+    before some rank made the group again, as all ranks had destroyed it by then.
     """
     by_rank = {
         rank: [call for call in record.calls if call.group == group]
@@ -262,7 +273,10 @@ def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int,
 
 
 def _gone(by_rank: Mapping[int, Iterable[Collective]]) -> int:
-    """When the last one was entered of a group that has been made anew since; -1: there is none."""
+    """When the last collective was entered of a group that has been made again since.
+
+    -1: there is none.
+    """
     whens = (call.when for calls in by_rank.values() for call in calls if call.number == 0)
     return max(whens, default=-1)
 
@@ -275,7 +289,7 @@ def _last(calls: Mapping[int, Collective], before: int) -> str:
 
 
 def _grouped(said: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Ranks of whom the same is said; the fewest first."""
+    """Ranks with the same text, grouped; the smallest group first."""
     groups: dict[str, list[int]] = {}
     for rank in sorted(said):
         groups.setdefault(said[rank], []).append(rank)

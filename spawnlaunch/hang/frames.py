@@ -28,11 +28,11 @@ _SPIED_FRAME = re.compile(r"    (?P<function>\S.*) \((?P<file>.*?)(?::(?P<line>\
 # The outermost frame of all but the main thread: of those of threading, and of the witness.
 _OF_A_THREAD = ("_bootstrap", "Thread._bootstrap", "_be_witness")
 
-MOST_OF_A_LINE = 1 << 13  # the name of a file has half of it: what is longer is no line of a stack
+MOST_OF_A_LINE = 1 << 13  # a file's name has half of it: a longer line is none of a stack
 
 
 class Frame(records.NamedTuple):
-    """A call that has not returned."""
+    """A function call that has not returned."""
 
     function: str
     file: str
@@ -55,7 +55,7 @@ def main_stack(text: str) -> Stack:
 
 
 def _threads(text: str) -> list[tuple[str, Stack]]:
-    """The threads' names, as far as they are told, and stacks."""
+    """The name of each thread, as far as it is known, and its stack."""
     threads: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
         if len(line) > MOST_OF_A_LINE:

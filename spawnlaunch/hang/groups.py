@@ -1,11 +1,11 @@
-"""The roll call: processes whose main threads have equal stacks are one line, the fewest first.
+"""The roll call: a line for each group of processes with equal stacks of their main threads.
 
     rank 2 is in save_checkpoint (checkpoint.py:40)
     ranks 0-1,3-7 wait in all_reduce (train.py:88)
     7 processes below ranks 0-6 wait in get (train.py:61)
 
-The place is the innermost line of the user's own code, and the name that of the library's function
-which it has called, if it has.
+The smallest group comes first. The place is the innermost line of the user's own code; the name is
+that of the library's function which this line has called, if it has.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Files of what is not the user's own: Python's library, and packages; none, but for a script that
-# is read from stdin; and what torch.compile has written: torch/_inductor/codecache.py, get_path.
+# Files that are not the user's own: Python's library, and packages; none, but for a script that
+# is read from stdin; and files of torch.compile: torch/_inductor/codecache.py, get_path.
 LIBRARIES = re.compile(r".*(/lib(64)?/python3|/\w+-packages/)|<(?!stdin>)|.*/(\w\w)/c\3\w+\.py$")
 is_library = cache(LIBRARIES.match)
 # The user's program may be a package that was installed, and begin with -m or in a file of pip's.
@@ -40,16 +40,16 @@ COLLECTIVES = "/torch/distributed/"
 
 
 class Answer(records.NamedTuple):
-    """What one process has told, or what was told of it."""
+    """The answer of one process, or the reason why it gave none."""
 
     rank: int
     is_worker: bool  # and no child of one
     how: str  # "told by itself", "by py-spy", or why it was not
-    text: str  # the stacks, or else who has not told them
+    text: str  # the stacks, or else the process that has not shown them
 
     @property
     def place(self) -> tuple[str, frames.Stack]:
-        """What makes two processes' places equal: the stack, or else the words."""
+        """The key by which two processes' places are equal: the stack, or else the words."""
         stack = frames.main_stack(self.text)
         return ("" if stack else f"{self.text.strip()} ({self.how})", stack)
 
@@ -59,7 +59,7 @@ class Group(records.NamedTuple):
 
     ranks: list[int]  # one for each process
     is_worker: bool
-    one: str  # what is said behind the name of one, and of several
+    one: str  # the text after the name of one process, and of several
     several: str
 
     @property

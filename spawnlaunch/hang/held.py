@@ -1,4 +1,4 @@
-"""What keeps a process from running, from outside, whatever its program does.
+"""The ways in which a process is kept from running from outside, not by its program.
 
     frozen         by the freezer of its control group, or of one above it
     stopped        by a signal
@@ -30,28 +30,28 @@ WORDS = {
     "disk-sleep": "in an uninterruptible sleep: it waits for a disk or a driver",
 }
 MUTE = frozenset({"frozen", "stopped", "tracing-stop"})  # nothing of it runs
-SWAPPED_KIB = 64 << 10  # a library's start, which nobody needs any more, may well be swapped out
+SWAPPED_KIB = 64 << 10  # pages from a library's start, no longer needed, may well be swapped out
 
 
 class Held(records.NamedTuple):
-    """What holds it."""
+    """The way in which a process is held, and the words for it."""
 
     kind: str
-    words: str  # behind "it is", with what to type, where something helps
+    words: str  # after "it is", with the command to use, where one helps
 
     @property
     def is_mute(self) -> bool:
-        """Whether no thread of it can answer."""
+        """Whether no thread of the process can answer."""
         return self.kind in MUTE
 
 
 def status(pid: int) -> Mapping[str, str]:
-    """The lines of /proc/PID/status; none where it has ended or is not to be seen."""
+    """The lines of /proc/PID/status; none where the process has ended or cannot be seen."""
     return sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_ours() else {}
 
 
 def look(pid: int, status: Mapping[str, str], may_be_frozen: bool = True) -> Held | None:
-    """What holds a process of that `status`; None: nothing that can be seen."""
+    """Return how a process with that `status` is held; None: in no way that can be seen."""
     thaw = _thaw(pid) if may_be_frozen else ""
     if thaw:
         return Held("frozen", f"frozen by its control group; type {thaw}")
@@ -63,7 +63,7 @@ def look(pid: int, status: Mapping[str, str], may_be_frozen: bool = True) -> Hel
 
 
 def _thaw(pid: int) -> str:
-    """The command that thaws it; "" where it is not frozen."""
+    """The command that thaws the process; "" where it is not frozen."""
     places = [p for kind in ("freezer", "") for p in cgroup.directories("", kind, str(pid))]
     for place in places:
         for file, command in FREEZERS.items():

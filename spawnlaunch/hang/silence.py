@@ -1,16 +1,16 @@
-"""Help for a job that hangs: notice that no rank writes anything, and tell where the workers are.
+"""Help for a job that hangs: notice that no rank writes anything, and report where the workers are.
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
 tell_stacks -> HangHelp.stacks_wanted -> RollCall.tell -> one process after the other: _ask or _look
 -> _note -> _call_roll (the lines) -> _hear_records -> Supervisor.stacks_told ->
 Decisions.stacks_told, which ends the launch with --on-hang kill.
 
-What comes through our pipes is heard at once; of a worker that writes to a file by itself, the
-file's time of change is looked at when the others have been silent. (A clock that is set meanwhile
-can make that silence seem longer or shorter, once.) When workers wait for a reader who does not
-read what they said, it is not they who are silent; nor where one of them is stopped, as the others
-may wait for it. With --on-hang kill a rank that is stopped for so long is one that hangs, but no
-hang is looked for while a debugger holds one.
+Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
+time of change is looked at when the others have been silent. (A clock that is set meanwhile can
+make that silence seem longer or shorter, once.) Workers that wait for a slow reader of their output
+do not count as silent; nor do workers of which one is stopped, as the others may wait for it. With
+--on-hang kill a rank that is stopped for so long counts as hanging, but no hang is looked for while
+a debugger holds one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_LOOK_S, LOOKS = 10.0, 100  # between two looks at the clock; of the limit a
 
 
 class HangHelp(observer.Observer):
-    """What --hang-timeout and --stack-on-usr2 ask for; the limit is of silence, 0: never."""
+    """The work of --hang-timeout and --stack-on-usr2; the limit is of silence, 0: never."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor, launch = supervisor, supervisor.launch
@@ -52,7 +52,7 @@ class HangHelp(observer.Observer):
         self.resumed()
 
     def resumed(self) -> None:
-        """Nothing before this moment counts."""
+        """Start the silence again: earlier times do not count."""
         self._since = self._stopped_at = machine.running_s()
         self._loop.alarm(self._listen, self._limit_s or None, look_s=self._look_s)
 
@@ -104,7 +104,7 @@ class HangHelp(observer.Observer):
         self._said = words
 
     def _look_at_files(self) -> None:
-        """Take note of when one was written to. That was before any gap since the last look."""
+        """Note when a file was last written to: that was before any gap since the last look."""
         lost_s = machine.monotonic() - machine.running_s()
         gap_s, self._lost_s = lost_s - self._lost_s, lost_s
         for path in self._files:
@@ -113,7 +113,7 @@ class HangHelp(observer.Observer):
 
 
 def _changed(path: str) -> float:
-    """When a file was written to last, in seconds since 1970."""
+    """The time at which a file was last written to, in seconds since 1970."""
     try:
         return machine.stat(path).st_mtime
     except OSError:

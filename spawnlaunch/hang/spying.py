@@ -1,8 +1,8 @@
-"""The stacks of a process that does not tell them itself, from py-spy, where it is installed.
+"""The stacks of a process that does not show them itself, read by py-spy, where it is installed.
 
 py-spy reads the other's memory, which needs the right to trace it: as root, or where the kernel
 lets a process trace others of its user (ptrace(2), "Ptrace access mode checking"). `--nonblocking`
-leaves the process running; who hangs does not change its stack under the reader.
+leaves the process running; a process that hangs does not change its stack under the reader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHUNK_BYTES = 1 << 16
 
 
 def find_py_spy() -> str | None:
-    """The program: beside our interpreter, or on PATH."""
+    """The path of py-spy: beside our interpreter, or on PATH."""
     for place in (os.path.dirname(sys.executable), *os.get_exec_path()):
         path = os.path.join(place, "py-spy")
         if machine.access(path, os.X_OK):
@@ -29,7 +29,7 @@ def find_py_spy() -> str | None:
 
 
 def look(pid: int, loop: events.Loop, told: Callable[[str, str], None]) -> Spying | None:
-    """Ask py-spy.
+    """Ask py-spy for the stacks of a process.
 
     `told` gets how it was told, and the text: without stacks the name of the program, and "" of a
     process that has ended. The result is the run of py-spy, if there is one, until then.
@@ -50,7 +50,7 @@ def look(pid: int, loop: events.Loop, told: Callable[[str, str], None]) -> Spyin
 
 
 def untold(pid: int, why: str) -> tuple[str, str]:
-    """The reason why there are no stacks, and whose; "" where the process has ended."""
+    """The reason why there are no stacks, and the process; "" where the process has ended."""
     try:
         name = proc.stat(str(pid))[1].decode(errors="replace")
     except OSError:
@@ -59,9 +59,9 @@ def untold(pid: int, why: str) -> tuple[str, str]:
 
 
 class Spying:
-    """One run of py-spy; `told` gets the stacks, or "" and the reason why there are none.
+    """A run of py-spy; `told` gets the stacks, or "" and the reason why there are none.
 
-    Raises OSError where it cannot be started. It is a child of ours, reaped by who reaps orphans.
+    Raises OSError where it cannot be started. It is a child of ours, reaped together with orphans.
     """
 
     def __init__(self, program: str, pid: int, loop: events.Loop, told: Callable[[str, str], None]):
@@ -85,7 +85,7 @@ class Spying:
         loop.alarm(self._too_late, PATIENCE_S)
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
+        """End py-spy: its answer is not needed any more."""
         self._loop.alarm(self._too_late, None)
         self._loop.forget(self._fd)
         machine.close(self._fd)

@@ -1,22 +1,22 @@
-"""Where the workers are: the stacks of each of their processes, from the best source there is.
+"""The places of the workers: the stacks of each of their processes, from the best source.
 
-What is held from outside is named as that, before anything else (hang/held.py), and is not
-asked itself where nothing of it runs.
+A process that is held from outside is named first, with what holds it (hang/held.py), and is not
+asked where none of its threads runs.
 
 1. The worker itself, once it has imported torch: a thread in it answers (spawnlaunch/witness), with
-   what torch's flight recorder has. All workers are asked at once.
+   the records of torch's flight recorder. All workers are asked at once.
 2. The process itself, where it catches the signal SPAWNLAUNCH_STACK_SIGNAL: faulthandler writes the
    stacks of all its threads to a file in the scratch directory, even while one of them keeps the
    GIL. A worker registers that at its start where its Python finds this package.
 3. py-spy, where it is installed and may look.
 
-Then those who have answered are compared: the first line names the rank that the others wait for.
-From 2 on one process after the other is asked. All of it happens in turns of the loop: the launcher
-goes on watching meanwhile. Then the roll is called: a line for each group of processes that are in
-the same place. The whole stacks are in files, one per rank: in its directory of --log-dir, or else
-in one that is made for them beside the scratch directory and stays. The records name the first
-collective on which ranks disagree. Of a worker that has not answered, NCCL's recorder is asked
-through its own pipe, if the user has switched it on.
+Then the answers are compared: the first line names the rank that the others wait for. By 2 and 3
+one process after the other is asked. All of it happens in turns of the loop: the launcher goes on
+watching meanwhile. Then the roll is called: a line for each group of processes in the same place.
+The whole stacks are in files, one per rank: in its directory of --log-dir, or else in a directory
+that is made for them beside the scratch directory and stays. The records name the first collective
+on which ranks disagree. Where a worker has not answered, its NCCL recorder is asked through its own
+pipe, if the user has switched it on.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from spawnlaunch.workers import files, flight_recorder, launches
 MOST_READ = 1 << 20  # bytes of the stacks of one process
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 LOOKS_S, EVERY_S = 0.5, 0.04  # how long a worker looks at its main thread, and how often
-MISSING_S = 0.5  # in a collective that the others wait in, where nobody has written anything
+MISSING_S = 0.5  # in a collective that the others wait in, while no rank writes anything
 HERE = "this is where they are:"
 QUIET_S = 0.1  # without another word: it has told all
 ALL_S = 30.0  # for all processes together
-RECORD_S = 10.0  # for NCCL to write what it has recorded; it looks for a question every second
+RECORD_S = 10.0  # for NCCL to write its records; it looks for a question every second
 FILE = "stacks.log"
 INSTEAD = "name another directory with --log-dir; the stacks stand here:"
 BY_ITSELF = "told by itself"
@@ -59,13 +59,13 @@ class Target(records.NamedTuple):
 
     @property
     def name(self) -> str:
-        """As a person looks for it."""
+        """The process as a person looks for it."""
         below = "" if self.is_worker else f", below {self.process.parent}"
         return f"{self.worker.name} (pid {self.process.pid}{below})"
 
 
 class RollCall:
-    """Asks processes for their stacks, and calls the roll for `note`; calls `done` at the end."""
+    """The roll call: asks processes for stacks, writes the roll to `note`, and calls `done`."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class RollCall:
         self._asking: Asking | None = None
         self._spying: spying.Spying | None = None
         self._answers: list[groups.Answer] = []
-        self._told: dict[int, asked.Testimony] = {}  # by rank, of those who wait or are waited for
-        self._heading = ""  # what the report begins with, once it is known who is waited for
+        self._told: dict[int, asked.Testimony] = {}  # by rank, of ranks that wait or are waited for
+        self._heading = ""  # the beginning of the report, once it is known which rank is waited for
         self._held: list[str] = []  # lines about ranks that are held from outside
         self._places: set[str] = set()  # directories of the files
         self._asked: list[flight.Asked] = []
@@ -99,7 +99,7 @@ class RollCall:
         self.recorded: Mapping[int, flight.Record] = {}
 
     def tell(self, workers: Iterable[tuple[launches.Worker, int]], heading: str = "") -> None:
-        """Ask these workers, each with its pid, and what they have started."""
+        """Ask these workers, each with its pid, and their descendants."""
         if self.is_busy:
             if heading:
                 self._output.say([heading])
@@ -130,7 +130,7 @@ class RollCall:
             self._ask_others()
 
     def cancel(self) -> None:
-        """Ask nobody any more, and call the roll of those who have answered."""
+        """Stop asking, and call the roll of the processes that have answered."""
         for fd in [*self._witnesses]:
             self._forget_witness(fd)
         self._begin_report()
@@ -146,7 +146,7 @@ class RollCall:
     # The worker itself
 
     def _ask_witness(self, target: Target) -> bool:
-        """Whether it can answer."""
+        """Ask the worker's witness; the result is whether it can answer."""
         if target.is_mute or not target.is_worker:
             return False
         try:
@@ -161,7 +161,7 @@ class RollCall:
         target, one = self._witnesses[fd]
         try:
             answer = one.read()
-        except OSError:  # it has ended, or tells what cannot be read
+        except OSError:  # the worker has ended, or its answer cannot be read
             self._targets.append(target)
         else:
             if answer is None:
@@ -180,7 +180,7 @@ class RollCall:
         return target
 
     def _ask_others(self) -> None:
-        """Those who have not answered, and what is no worker."""
+        """Ask the workers that have not answered, and the processes that are no workers."""
         late = [*map(self._forget_witness, [*self._witnesses])]
         now = int(machine.time() * 1e9)
         self._told.update((one.worker.rank, asked.silent(now)) for one in late)
@@ -192,7 +192,7 @@ class RollCall:
         self._next()
 
     def _begin_report(self) -> None:
-        """Say who is waited for, and who is held from outside."""
+        """Write which ranks are waited for, and which are held from outside."""
         heading, held, told = self._heading, self._held, self._told
         self._heading, self._held, self._told = "", [], {}
         found = culprits.judged(told, hang_s=MISSING_S).culprits if told else ()
@@ -203,7 +203,7 @@ class RollCall:
         self._output.say([*lines, *held])
 
     def _next(self) -> None:
-        """The next process; one after the other, each in a turn of its own."""
+        """Ask the next process; one after the other, each in a turn of its own."""
         if not self._targets:
             self._call_roll()
             self._end_at = machine.running_s() + RECORD_S
@@ -280,10 +280,10 @@ class RollCall:
         self._asked, self._deaf, self._records, self.is_busy = [], [], {}, False
         self._done()
 
-    # What has been told
+    # The answers
 
     def _note(self, target: Target, how: str, text: str) -> None:
-        """Put it down in the rank's file, for the roll to be called."""
+        """Write the answer to the rank's file, and keep it for the roll."""
         self._answers.append(groups.Answer(target.worker.rank, target.is_worker, how, text))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(machine.time()))
         name = f"{target.name}: {_command(target.process.pid)}"
@@ -309,7 +309,10 @@ class RollCall:
 
 
 def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
-    """Add to the file of a rank; the result is what to name. Raises OSError."""
+    """Add the text to the file of a rank.
+
+    The result is the path to name. Raises OSError.
+    """
     kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
     if kept:
         path = place = os.path.join(os.path.dirname(kept), FILE)
@@ -326,7 +329,7 @@ def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
 
 
 class Asking:
-    """One process that tells its stacks: how far it is."""
+    """The progress of a process that is asked for its stacks."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -334,14 +337,14 @@ class Asking:
         self._until = machine.running_s() + ANSWER_S
 
     def is_telling(self) -> bool:
-        """Whether it may have more to say than at the last call."""
+        """Whether the process may have written more since the last call."""
         last, self._last = self._last, self._length()
         if machine.running_s() > self._until:
             return False
         return self._last > last or self._last == self._before
 
     def text(self) -> str:
-        """What it has told."""
+        """The text that the process has written."""
         text, _ = reading.end_of_file(self.target.file, MOST_READ, self._before) or ("", True)
         return text
 
@@ -353,6 +356,6 @@ class Asking:
 
 
 def _command(pid: int) -> str:
-    """The beginning of its command line."""
+    """The beginning of the process's command line."""
     words = (proc.read(pid, "cmdline") or "").replace("\0", " ").split()
     return " ".join(words)[:60] or "no name"

@@ -1,8 +1,9 @@
-"""Help for a job of several nodes that hangs: each tells the others when its own ranks are silent.
+"""Help for a job of several nodes that hangs: each node reports that its ranks are silent.
 
-Silence on one node says nothing, for its ranks may wait for another's. So here nothing follows from
-it: the hub hears of it, and asks for the stacks when all nodes are silent. With these each node
-tells it where its ranks are, and which collectives they have reached; the hub's node compares them.
+Silence on one node says nothing, for its ranks may wait for another's. So nothing follows from it
+on this node: the hub hears of it, and asks for the stacks when all nodes are silent. With them each
+node reports to the hub where its ranks are, and which collectives they have reached; the hub's node
+compares the reports.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from spawnlaunch.gang import messages
 from spawnlaunch.hang import flight, groups, silence, stacks
 
 LOOK_S = 0.2  # between two looks for the end of the silence
-MOST_ROWS, MOST_CHARS = 128, 200  # of what a node tells, and of a text in it
+MOST_ROWS, MOST_CHARS = 128, 200  # of a node's report, and of a text in it
 MOST_LINES = 16  # of the roll of all nodes
 
 
 class HangOfAll(silence.HangHelp):
-    """Tells that all ranks here are silent, and that one is not any more."""
+    """Reports that all ranks of this node are silent, and that one is not any more."""
 
     _is_quiet = False
-    _ours_until = 0.0  # what came before were the stacks; by machine.running_s
+    _ours_until = 0.0  # earlier output was the stacks; by machine.running_s
 
     def resumed(self) -> None:
         super().resumed()
         self._is_quiet = False
 
     def _stacks_told(self) -> None:
-        """What was written until now were the stacks, and no rank's own words."""
+        """Note that the output until now was the stacks, and none of the ranks' own."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
         reached = told_reached(self.stacks.recorded, int(machine.time() * 1e9))
         self._supervisor.stacks_told((told_where(self.stacks.roll), reached))
 
     def compared(self, told: Sequence[messages.Stacked], world_size: int) -> None:
-        """Call the roll of all nodes, and say on which collective their ranks disagree."""
+        """Call the roll of all nodes, and report on which collective their ranks disagree."""
         roll = roll_of([each for one in told for each in one.where], world_size)
         count, places = sum(len(group.ranks) for group in roll), len(roll)
         found = disagreement([each for one in told for each in one.reached], world_size)
-        lines = [f"flight recorder, all nodes: {found}"] * bool(found)  # it says who is waited for
+        lines = [f"flight recorder, all nodes: {found}"] * bool(found)  # it names the late rank
         lines += [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
         lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
         if places > MOST_LINES:
@@ -61,7 +62,7 @@ class HangOfAll(silence.HangHelp):
 
 
 def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
-    """The groups of ranks here, for another node."""
+    """The groups of ranks of this node, for another node."""
     rows = (
         messages.Where(_cut(each.one), _cut(each.several), _ranges(each.ranks)) for each in roll
     )
@@ -73,7 +74,8 @@ def told_reached(
 ) -> tuple[messages.Reached, ...]:
     """The last collective of each group; ranks that have entered the same one are together.
 
-    A group whose ranks are all here, and agree, is none that could hang because of other nodes.
+    A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
+    hang.
     """
     rows: list[messages.Reached] = []
     members: dict[str, frozenset[int]] = {}
@@ -98,12 +100,12 @@ def told_reached(
 
 
 def _cut(text: str) -> str:
-    """So short that a message with many of them is not too long."""
+    """The text, cut so that a message with many texts is not too long."""
     return text[:MOST_CHARS]
 
 
 def _ranges(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The first and the last of each."""
+    """The first and the last rank of each range."""
     spans = (span.partition("-") for span in cpuset.format(ranks).split(","))
     return tuple((int(first), int(last or first)) for first, _, last in spans)
 
@@ -129,13 +131,13 @@ def disagreement(told: Iterable[messages.Reached], world_size: int) -> str | Non
 
 
 def _age_s(rows: Sequence[messages.Reached]) -> float:
-    """How long the first that has come to the last collective waits there."""
+    """The seconds for which the first rank in the last collective has waited there."""
     last = max(one.number for one in rows)
     return max(one.age_s for one in rows if one.number == last)
 
 
 def _recorded(rows: Sequence[messages.Reached], world_size: int) -> dict[int, flight.Record]:
-    """The rows of one group as what each of its ranks has recorded."""
+    """The rows of one group as records of each of its ranks."""
     calls = {
         rank: (flight.Collective(*one[:5], 0, one.is_over),) * (one.number > 0)
         for one in rows
@@ -146,6 +148,6 @@ def _recorded(rows: Sequence[messages.Reached], world_size: int) -> dict[int, fl
 
 
 def _ranks(row: messages.Where | messages.Reached, world_size: int) -> Iterable[int]:
-    """Those of the world: another launcher may tell of any."""
+    """The ranks of a row that are in the world: another launcher may name any."""
     for first, last in row.ranks:
         yield from range(max(first, 0), min(last + 1, world_size))

@@ -1,1 +1,1 @@
-"""Why a launch ended: what failed first, in which words, and with which status."""
+"""The end of a launch: the first failure, the words for it, and the exit status."""

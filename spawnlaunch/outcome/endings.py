@@ -1,7 +1,7 @@
-"""The words for what happened, and the files that tell of it to programs.
+"""The words for the events of a launch, and the files that report them to programs.
 
-One line is said when something happens, and a report of all ranks at the end. The report ends with
-the first failure's own traceback, so that it is what a person sees last. Few launches come to this.
+One line is printed at each event, and a report of all ranks at the end. The report ends with the
+first failure's own traceback, so that a person sees it last. Few launches come to this.
 
 A worker's error file has the format of torch.distributed.elastic.multiprocessing.errors:
 
@@ -22,10 +22,11 @@ The file of --result is:
                 "peak_bytes": 52428800, "involuntary_switches": 7, "major_faults": 0}, ...]}
 
 `status` is an exit status as the shell has it; 74 without a cause means that output was lost.
-`signal` names what ended a rank (above: the launch), `told` what the launcher had sent it before;
-both are null where there was nothing. `restarts` has one entry for each attempt that was followed
-by another, with the rank that failed first; all else is about the last attempt. Of the ranks of
-other nodes only rank, status and signal are known here; status null is of one that was lost.
+`signal` names the signal that ended a rank (above: the launch), `told` the one that the launcher
+had sent it before; both are null where there was none. `restarts` has one entry for each attempt
+that was followed by another, with the rank that failed first; all else is about the last attempt.
+Of the ranks of other nodes only rank, status and signal are known here; a lost rank's status is
+null.
 """
 
 from __future__ import annotations
@@ -83,19 +84,19 @@ def announced(
 
 
 def still_stopped(ranks: Iterable[int], launch: launches.Launch) -> str:
-    """Said where workers have been stopped for --hang-timeout."""
+    """The line for workers that have been stopped for --hang-timeout."""
     who, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
     are = "is" if len(who) == 1 else "are"
     return f"{_ranks(who)} on {launch.hostname} {are} stopped, for {limit} now"
 
 
 def ended_early(cause: failures.Cause, request: flags.Request) -> str:
-    """Said when the launch is to end while modules are imported for workers to come."""
+    """The line for a launch that is to end while modules are imported for workers to come."""
     return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
 def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
-    """How a launch ended that failed, the first failure first, or that was told to end."""
+    """The report of a launch that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
     if cause and first and first.code > 0:
@@ -116,9 +117,10 @@ def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
 
 
 def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
-    """The other ranks, beside the first failure; where there is none, those that ended otherwise.
+    """The other ranks beside the first failure; where there is none, those that ended otherwise.
 
-    Who ended as workers do that are told to is not listed then; who had to be killed was named.
+    In the latter case workers that ended with status 0 or by the launcher's signal are not listed;
+    those that had to be killed have been named.
     """
     first = result.first_failure
     others = sorted(one for one in result.exits if one != first)
@@ -129,12 +131,12 @@ def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
 
 
 def _is_refused(one: exits.WorkerExit) -> bool:
-    """Whether a rank came to what the first had come to, or was ended before it could."""
+    """Whether a rank met the first failure's error, or was ended before it could."""
     return one.code == errors.WRONG_USE or _is_stopped(one)
 
 
 def _all_alike(cause: failures.Cause, result: exits.LaunchResult) -> str:
-    """All ranks have come to the same: one line for all of them."""
+    """The one line for all ranks, which have ended by the same error."""
     others = [one.rank for one in result.exits if one != result.first_failure]
     first_of = " first" if others else ""
     line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
@@ -148,7 +150,7 @@ def after_restarts(n: int) -> str:
 
 
 def _memory_of(first: exits.WorkerExit) -> Iterator[str]:
-    """How much memory a rank had used, if somebody has killed it and that may be the reason."""
+    """The memory that a rank had used, if a SIGKILL ended it and memory may be the reason."""
     if not first.used or first.code != -signal.SIGKILL or first.sent:
         return
     counted = cgroup.memory_kills()
@@ -162,7 +164,7 @@ def _memory_of(first: exits.WorkerExit) -> Iterator[str]:
 
 
 def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills | None) -> str:
-    """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; "": another."""
+    """The reason of a SIGKILL, by two of the kernel's counts of memory kills; "": another."""
     if before is None or after is None or after.killed <= before.killed:
         return ""
     n, limit = after.killed - before.killed, after.limit
@@ -184,7 +186,7 @@ def _how(one: exits.WorkerExit) -> str:
 
 
 def _is_stopped(one: exits.WorkerExit) -> bool:
-    """Whether it was the launcher's signal that ended it."""
+    """Whether the launcher's signal ended the worker."""
     ours = (-one.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
     return bool(one.sent) and not one.left and one.code in ours
 
@@ -194,11 +196,11 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-# What a worker left about its failure
+# Files and output that tell of a worker's failure
 
 
 def last_words(failure: exits.WorkerExit) -> str | None:
-    """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
+    """The traceback or the last output of a failed worker; None where neither is kept."""
     words = traceback_in(read(failure.error_file))
     return words[-TAIL_BYTES:] if words else _said_last(failure)
 
@@ -217,9 +219,9 @@ def traceback_in(record: Any) -> str | None:
 
 
 def read(path: str | None) -> Any:
-    """The content of an error file; None where there is none, or nothing that makes sense.
+    """The content of an error file; None where there is none, or none that can be read.
 
-    A worker may have left anything there, which a parser may fail of in any way.
+    A worker may have written anything there, for which a parser may raise anything.
     """
     text = path and reading.file_text(path)
     if not text:
@@ -231,7 +233,7 @@ def read(path: str | None) -> Any:
 
 
 def _said_last(failure: exits.WorkerExit) -> str | None:
-    """The last lines that a worker wrote to its stderr, wherever that went."""
+    """The last lines that a worker wrote to its stderr, to whichever file that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
     else:
@@ -242,9 +244,10 @@ def _said_last(failure: exits.WorkerExit) -> str | None:
 
 
 def is_shown(words: str, shown: str) -> bool:
-    """Whether what was shown last has the words whole: where there is a traceback, from there on.
+    """Whether the output that was shown last has these words whole.
 
-    That in an error file begins at the line that called `record`; what is shown has those above it.
+    Where the words have a traceback, only the part from there on counts. The traceback in an error
+    file begins at the line that called `record`; the one that was shown has the lines above it too.
     """
     _, header, rest = words.partition(TRACEBACK)
     before, there, _ = shown.partition((rest if header else words).strip())
@@ -252,13 +255,16 @@ def is_shown(words: str, shown: str) -> bool:
 
 
 def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
-    """Say the words that a worker has left."""
+    """Print the last words of a worker."""
     say.say([f"the last lines of rank {rank} on {host}:"], patience_s)
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 
 def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
-    """Say what a failed worker has left, unless it was `shown` last (None: all was), and where."""
+    """Print the last words of a failed worker, and the file that has them.
+
+    Words that were `shown` last are left out (None: all were).
+    """
     words = last_words(one)
     if words and shown is not None and not is_shown(words, shown):
         say_last(one.rank, host, words, patience_s)
@@ -266,7 +272,7 @@ def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: f
 
 
 def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
-    """Say it where a module is missing, and the active environment is not the workers'."""
+    """Print a hint where a module is missing, and the active environment is not the workers'."""
     request, is_by_itself = launch.request, one.tail is None and not one.stderr
     if one.code != 1 or request.program.kind == "program":
         return
@@ -276,7 +282,7 @@ def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: 
 
 
 def say_where(one: exits.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
-    """Name the file that has what a failed worker wrote, if one was kept."""
+    """Name the file with the output of a failed worker, if one was kept."""
     kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
     if kept:
@@ -292,7 +298,7 @@ def write_files(
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] | None = (),
 ) -> int:
-    """Leave those that were asked for; the result is the exit status.
+    """Write the files that the user asked for; the result is the exit status.
 
     `elsewhere` is that of `write_result`; None: another node has the file of --result.
     """
@@ -305,7 +311,7 @@ def write_files(
 
 
 def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str) -> None:
-    """Leave the first failure in the error file that the user named, or say why not."""
+    """Copy the first failure to the error file that the user named, or print why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
         stack, now = _said_last(failure) or "", str(int(machine.time()))
@@ -322,9 +328,10 @@ def write_result(
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] = (),
 ) -> bool:
-    """Write the file of --result, ranks in their order, or say why not.
+    """Write the file of --result, ranks in their order, or print why not.
 
-    `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
+    `elsewhere` is rank and code of the workers of other nodes; None: the worker was lost with its
+    node.
     """
     record: dict[str, Any] = {
         "status": result.status,
@@ -359,7 +366,7 @@ def _restart(cause: failures.Cause) -> dict[str, Any]:
 
 
 def as_json(one: exits.WorkerExit) -> dict[str, Any]:
-    """How a rank ended, and what it used; null where that is not known."""
+    """The end of a rank, and its usage, as JSON; null where that is not known."""
     used = one.used
     return {
         "rank": one.rank,
@@ -382,7 +389,7 @@ def _signal(code: int) -> str | None:
 
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
-    """The file, whole or not at all."""
+    """Write the file, whole or not at all; the result is whether it was written."""
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:

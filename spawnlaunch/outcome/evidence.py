@@ -1,4 +1,4 @@
-"""What is known of a worker's failure: whether it was its own, and when it was.
+"""Evidence about a worker's failure: whether it was the worker's own, and when it began.
 
 torch's @record writes the time of an exception into the error file, in whole seconds of the wall
 clock. The file is written at once, so its own time is finer; but it may be another machine's.
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What is said before a process aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
+# Last words of a process that aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
 # glibc (mallopt(3), M_CHECK_ACTION; gcc's -fstack-protector) and Python's faulthandler.
 ABORTS_WORDS = (
     *("terminate called ", "libc++abi: terminating", "Assertion `", "Fatal Python error"),
@@ -23,15 +23,16 @@ ABORTS_WORDS = (
 
 TICK_S = 0.01  # by which the time of a file may be too early (CONFIG_HZ=100)
 UNCAUGHT = 1  # Python's exit status after an exception, to which the launcher's signal came first
-WHOLE_S = 1.0  # likewise of a time in whole seconds
+WHOLE_S = 1.0  # the same for a time in whole seconds
 
 
 def judged(
     one: exits.WorkerExit, host: str, ended: float, kills_before: cgroup.MemoryKills | None
 ) -> tuple[exits.WorkerExit, failures.Failure | None]:
-    """A worker that has ended badly, with when that began; and its failure, if it was its own.
+    """Judge the end of a worker that failed: when that began, and whether the failure was its own.
 
-    Times, as `ended`, are those of this machine's monotonic clock.
+    The result is the worker's record with that time, and its failure, if it was its own. Times, as
+    `ended`, are those of this machine's monotonic clock.
     """
     early_s = one.early_s
     words = endings.last_words(one) or ""
@@ -50,9 +51,9 @@ def judged(
 
 
 def _time_in(record: Any) -> float | None:
-    """When a worker failed by its error file, in seconds since 1970; None where that is not said.
+    """The time of a worker's failure by its error file, in seconds since 1970; None: there is none.
 
-    It is the second that this begins with, as torch writes no fraction.
+    It is the beginning of a second, as torch writes no fraction.
     """
     try:
         found = float(record["message"]["extraInfo"]["timestamp"])
@@ -62,11 +63,11 @@ def _time_in(record: Any) -> float | None:
 
 
 def _written_s(one: exits.WorkerExit, since_s: float) -> float:
-    """How long before its end a worker wrote torch's error file; 0: not, or without a time.
+    """The seconds from the writing of torch's error file to the worker's end.
 
-    The end was `since_s` ago. The file's own time counts where it is in the second that the file
-    names, else the end of that second; and never more than the worker's life, as the wall clock
-    may have been set meanwhile.
+    They are 0 where there is no file, or no time in it. The end was `since_s` ago. The file's own
+    time counts where it is in the second that the file names, else the end of that second; and
+    never more than the worker's life, as the wall clock may have been set meanwhile.
     """
     try:
         written = machine.lstat(one.error_file or "").st_mtime

@@ -1,4 +1,4 @@
-"""The records of how workers, and a launch, have ended."""
+"""The records of how workers and launches have ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class WorkerExit(records.NamedTuple):
-    """How one worker ended."""
+    """The end of one worker."""
 
     rank: int
     local_rank: int
@@ -22,9 +22,9 @@ class WorkerExit(records.NamedTuple):
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
     stdout: str | None = None  # the file that its stdout goes to
-    tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
-    used: resource.struct_rusage | None = None  # by it, and by what it has waited for
-    left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
+    tail: str | None = None  # the last output on its stderr, where that is a pipe of ours
+    used: resource.struct_rusage | None = None  # by it and the children that it has waited for
+    left: bool = False  # SIGKILL did not end it, and it is not waited for any more
     told_s: float = 0.0  # how long before its end the launcher told it to end
     failed_s: float = 0.0  # its failure was at least so long before its end
     early_s: float = 0.0  # and perhaps up to so much earlier than that
@@ -32,7 +32,7 @@ class WorkerExit(records.NamedTuple):
 
 
 class LaunchResult(records.NamedTuple):
-    """How the launch ended, or one attempt of it."""
+    """How a launch, or one attempt of it, ended."""
 
     status: int  # the launcher's exit status
     cause: failures.Cause | None  # None: every worker ended with 0
@@ -42,7 +42,7 @@ class LaunchResult(records.NamedTuple):
 
     @property
     def first_failure(self) -> WorkerExit | None:
-        """The worker whose failure ended the launch, if it was one of this node."""
+        """The worker that failed first and so ended the launch, if it was on this node."""
         if self.cause is None or self.cause.kind != "failure":
             return None
         who = self.cause.rank, self.cause.pid

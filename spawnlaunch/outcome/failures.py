@@ -1,11 +1,11 @@
-"""Why a launch ends: one record, one set of kinds, one place that puts it in words. Pure.
+"""The causes of the end of a launch: one record, one set of kinds, one set of words. Pure.
 
 Also which of several failures was the first, as far as that can be known, and whether a restart may
-mend it. Whoever watches a process sees its end, which is later than its failure: a core is dumped,
-memory is given back, an interpreter closes what it has open. Meanwhile others fail because of it,
-and these may be seen first. So a failure has an interval: `when` is the latest that it can have
+mend it. The guard sees the end of a process, which is later than its failure: a core is dumped,
+memory is given back, an interpreter closes its files. Meanwhile other ranks fail because of it, and
+the guard may see these first. So a failure has an interval: `when` is the latest that it can have
 begun, `began` the earliest. Where the intervals of two overlap their kinds decide: a crash goes
-before an error, that before an abort, and what a lost peer makes others say is last.
+before an error, an error before an abort, and errors about a lost peer are last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
-    # What a text or a number stands for; gang/messages has what each may be.
+    # The meaning of a text or a number; gang/messages has the values that each may have.
     Name: TypeAlias = str  # of a host or a launch; it is printed, and may be in an environment
     Count: TypeAlias = int
     Rank: TypeAlias = int  # -1: none
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         "lost", "join", "absent", "unable", "refused",
     ]  # fmt: skip
 
-# All kinds of causes, those of several nodes last, and what is said of each.
+# All kinds of causes, those of several nodes last, and the words for each.
 WORDS: dict[Kind, str] = {
     "failure": "{worker} {how}{after}{oom}{lost}",
     "hang": "the workers hung{after}",  # none has written anything for --hang-timeout
@@ -53,7 +53,7 @@ TIMED_OUT = 124  # of timeout(1) (coreutils)
 SIGABRT, SIGKILL = 6, 9
 CRASHES = frozenset({-4, -7, -8, -11})  # SIGILL, SIGBUS, SIGFPE, SIGSEGV (signal(7))
 
-# What libraries say in a rank whose peer is gone.
+# Messages of libraries in a rank whose peer is gone.
 VICTIMS_WORDS = (
     *("closed by peer", "reset by peer", "Broken pipe", "remote process exited"),
     "Watchdog caught collective operation timeout",
@@ -74,7 +74,7 @@ class Cause(records.NamedTuple):
     host: Name = ""  # where
     rank: Rank = -1  # of a failure: the worker
     code: Code = 0  # how that worker ended; -n for signal n; else the status that comes of it
-    words: str = ""  # the worker's or launcher's last ones, or who is missing
+    words: str = ""  # the last words of the worker or launcher, or the missing nodes
     pid: Count = 0  # of the worker or the guard; 0: it could not be started
     oom: str = ""  # evidence that memory ran out
     lost: tuple[Name, ...] = ()  # hosts that were lost meanwhile, which may be the true cause
@@ -103,7 +103,7 @@ class Cause(records.NamedTuple):
         )
 
     def status(self, codes: Iterable[Code] = ()) -> int:
-        """The exit status of a launch with this cause, whose workers ended with these codes."""
+        """The exit status of a launch with this cause; `codes` are those of its workers."""
         match self.kind:
             case "timeout" | "hang":
                 return TIMED_OUT
@@ -114,12 +114,12 @@ class Cause(records.NamedTuple):
             case "signal" | "gone":
                 ends = set(codes)
                 if len(ends) == 1 and min(ends) >= 0:
-                    return ends.pop()  # all by themselves and alike: "preempted, saved" is seen
+                    return ends.pop()  # all by themselves with one code: "preempted, saved"
                 return exit_status(self.code or -SIGKILL)
 
 
 class Failure(records.NamedTuple):
-    """One worker's failure. Times are in seconds, by one clock for all that are compared."""
+    """A worker's failure. Times are in seconds, by one clock for all that are compared."""
 
     cause: Cause
     when: float  # the latest that it can have begun at
@@ -127,12 +127,15 @@ class Failure(records.NamedTuple):
 
     @property
     def began(self) -> float:
-        """The earliest that it can have begun at."""
+        """The earliest time at which the failure can have begun."""
         return self.when - self.early_s
 
     @property
     def order(self) -> int:
-        """Libraries abort where a peer has gone; none crashes, or makes memory run out."""
+        """The order of this kind of failure; the least is least likely a consequence of others.
+
+        Libraries abort where a peer has gone; none crashes, or makes memory run out.
+        """
         code = self.cause.code
         if code in CRASHES or (code == -SIGKILL and self.cause.oom):
             return CRASH
@@ -142,9 +145,9 @@ class Failure(records.NamedTuple):
 
 
 def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
-    """Those that may still be the first, now that there is another.
+    """The failures that may still be the first, now that there is another.
 
-    None is kept that is, and may have been, later than another one of its order.
+    A failure is dropped if it began, for certain, no earlier than another one of its order.
     """
     if any(_is_later(other, failure) for failure in failures):
         return tuple(failures)
@@ -152,9 +155,9 @@ def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
 
 
 def first(failures: Sequence[Failure]) -> Failure:
-    """The failure that was the first, of at least one. A victim is it only among victims.
+    """The failure that was the first, of at least one; a victim only if all are victims.
 
-    The earliest is, unless another one may have been earlier still and is less a consequence.
+    It is the earliest, unless another one may have been earlier still and is less a consequence.
     """
     own = [failure for failure in failures if failure.order != VICTIM] or failures
     earliest = min(own, key=lambda failure: failure.when)
@@ -165,10 +168,10 @@ def first(failures: Sequence[Failure]) -> Failure:
 def used_after(
     cause: Cause, used: int, most: int, window_s: float = 0.0, final: Container[int] = ()
 ) -> int | None:
-    """How many of `most` restarts are used with one more; None: the launch ends with its cause.
+    """The number of used restarts after one more, of `most`; None: the launch ends with its cause.
 
-    After `window_s` of health (0: never) none counts as used. Nothing is restarted after a status
-    of `final`, or after what no restart may mend.
+    After `window_s` of health (0: never) none counts as used. No restart follows a status of
+    `final`, or a cause that no restart may mend.
     """
     if cause.kind not in FAULTS or cause.status() in final:
         return None
@@ -177,9 +180,9 @@ def used_after(
 
 
 def _is_later(one: Failure, other: Failure) -> bool:
-    """Whether `one` began no earlier than `other`, which is of the same order, for certain.
+    """Whether `one`, for certain, began no earlier than `other`, which is of the same order.
 
-    Also where both are alike.
+    True also where both are equal.
     """
     return one.order == other.order and other.when <= one.when and other.began <= one.began
 
@@ -258,7 +261,7 @@ def folded(some: Sequence[Name]) -> tuple[Name, ...]:
 
 
 def _split(name: Name) -> tuple[str, str, str]:
-    """What is before its number, this, and its domain: `("node", "07", ".site")`."""
+    """The text before a name's number, the number, and the domain: `("node", "07", ".site")`."""
     host, dot, domain = name.partition(".")
     before = host.rstrip("0123456789")
     return before, host[len(before) :], dot + domain

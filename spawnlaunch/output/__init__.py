@@ -1,11 +1,11 @@
-"""What the workers write, on its way to our own streams: line by line, with their rank.
+"""The workers' output on its way to our own streams: line by line, with their rank.
 
 The way of a line: `starting` decides the prefix, `Output.connect` makes the pipe, `pipes.Source`
 reads it, `lines.Stream` makes whole lines with the prefix before each, and `pipes.Sink` writes
 them. Each stream of a worker that is shown here has a pipe of its own, so that no line is torn by
-another one. What is lost because nobody reads it is counted and named. A worker alone writes to our
-streams itself, unless somebody has to hear it (`_is_heard`). The last lines of stderr are kept, so
-that the first failure's can be shown again, last.
+another one. Output that is lost because no reader takes it is counted and named. A worker alone
+writes to our streams itself, unless the launcher needs its output (`_is_heard`). The last lines of
+stderr are kept, so that the first failure's can be shown again, last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Output:
         self, loop: events.Loop, hears_all: bool = False, is_debugged: bool = False
     ) -> None:
         self._has_failed = False  # something could not be written, here or in a file
-        self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
+        self._hears_all = hears_all  # even of a worker alone: silent_s is used
         self._loop = loop
         self.sinks: dict[int, pipes.Sink] = {}  # by our descriptor
         # With the descriptor that each is shown on.
@@ -51,9 +51,9 @@ class Output:
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
-        """Forget workers of an earlier attempt, and make room for descriptors of so many others.
+        """Forget workers of an earlier attempt, and make room for descriptors of `workers` others.
 
-        Where so many need it our soft limit is raised, and not the workers'.
+        Where they need it our soft limit is raised, and not the workers'.
         """
         for fd, source in self._sources:
             self._unshown[fd] += 0 if source.is_open else source.close()
@@ -61,7 +61,7 @@ class Output:
         self.make_room(workers * MOST_OF_A_WORKER + OF_THE_GUARD)
 
     def make_room(self, descriptors: int) -> None:
-        """Raise our soft limit where it is lower than this."""
+        """Raise our soft limit of open files where it is lower than this."""
         if 0 <= machine.sysconf("SC_OPEN_MAX") < descriptors:
             self._limits = self._limits or machine.getrlimit()
             machine.setrlimit((self._limits[1], self._limits[1]))
@@ -87,16 +87,16 @@ class Output:
                 self._stderr[worker.rank] = source
 
     def _is_heard(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
-        """Whether a stream of a worker comes through here."""
+        """Whether the launcher reads this stream of a worker."""
         # A lone worker on one of several nodes is to be told from those elsewhere, but not on a
         # terminal, where it may want to ask for something.
         is_told_apart = worker.prefix and not machine.isatty(fd)
-        if route.file or not route.shown:  # what goes to a file only, it writes there by itself
+        if route.file or not route.shown:  # the worker writes to its file by itself
             return not route.is_redirected
         return bool(self._hears_all or worker.own_session or is_told_apart)
 
     def _sink(self, fd: int) -> pipes.Sink:
-        """Ours; one for both streams where both are the same file or terminal."""
+        """The sink for our stream; one for both where both are the same file or terminal."""
 
         def failed(error: OSError) -> None:
             words = f"cannot write to our {NAMES[fd]}: {error.strerror}"
@@ -116,12 +116,12 @@ class Output:
         return self.sinks[fd]
 
     def _lost(self, words: str) -> None:
-        """A file, or a stream of ours, cannot be written any more."""
+        """Report that a file, or a stream of ours, cannot be written any more."""
         self._has_failed = True
         self.say([words])
 
     def take(self, ends: Mapping[int, int]) -> None:
-        """In the worker: have these ends of pipes for its streams."""
+        """In the worker, use these ends of pipes as its streams."""
         for fd, end in ends.items():
             machine.dup2(end, fd)
         if self._limits:
@@ -129,19 +129,19 @@ class Output:
             machine.setrlimit(self._limits)
 
     def let_go(self) -> None:
-        """In us: leave the worker's ends of the pipes to the worker."""
+        """In the guard, close the worker's ends of the pipes."""
         for end in self.theirs.values():
             machine.close(end)
         self.theirs.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
-        """Tell spawnlaunch.top when each worker, by its rank, says something."""
+        """Publish for spawnlaunch.top when each worker, by its rank, writes something."""
         self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
     def said_last(self, rank: int) -> tuple[str | None, float]:
-        """What a worker that has ended said last, and for how long it has written nothing.
+        """The last output of an ended worker, and for how many seconds it has written nothing.
 
-        Both of its stderr; None and 0 where that is no pipe of ours.
+        Both are of its stderr; None and 0 where that is no pipe of ours.
         """
         source = self._stderr.get(rank)
         if source is None:
@@ -150,18 +150,18 @@ class Output:
         return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
 
     def shown_last(self, one: exits.WorkerExit) -> str | None:
-        """What our stderr shows since any other stream has written there; "": that is not known.
+        """The text on our stderr since any other stream has written there; "": that is not known.
 
-        None: what this worker has written, which did so by itself.
+        None: the output of this worker, which wrote it by itself.
         """
         is_by_itself = one.stderr is None and one.rank not in self._stderr
         if is_by_itself and (machine.isatty(2) or not machine.sameopenfile(1, 2)):
-            return None  # else Python may have written there what it had kept of stdout
+            return None  # else Python may have flushed its stdout there
         sink = self.sinks.get(stream[0])
         return sink.shown_last.decode(errors="replace") if sink else ""
 
     def say(self, lines: Iterable[str]) -> None:
-        """Say something of our own between the workers' lines."""
+        """Write lines of our own between the workers' lines."""
         self.show(worded(lines))
 
     def show(self, text: str) -> None:
@@ -179,15 +179,15 @@ class Output:
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds no worker has written anything that came through here."""
+        """The seconds for which no worker has written anything through our pipes."""
         return machine.running_s() - max((each.last_read for _, each in self._sources), default=0.0)
 
     def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> bool:
-        """Write what is left, now that nobody says more, and say what was lost.
+        """Write the rest of the output, now that no worker writes any more, and report lost output.
 
-        Whoever reads is waited for; who has taken nothing for the grace, or for PAUSE_S where that
-        is longer, is not. A launch that was told to end waits for the grace in all.
-        False: something could not be written, of what workers said or of our own words.
+        A reader is waited for, unless it has taken nothing for the grace, or for PAUSE_S where that
+        is longer. A launch that was told to end waits for the grace in all. False: some output of
+        workers, or of our own, could not be written.
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
@@ -200,7 +200,7 @@ class Output:
     def await_readers(
         self, sinks: Collection[pipes.Sink], grace_s: float, was_told_to_end: Callable[[], bool]
     ) -> None:
-        """Wait for those who read, as long as `drain` says."""
+        """Wait for the readers of our streams, as long as `drain` says."""
         since = machine.running_s()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
@@ -214,7 +214,7 @@ class Output:
             self._loop.turn(left_s)
 
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
-        """Drop what nobody has read in time, or what could not be written, and tell what it was."""
+        """Drop output that was not read in time, or could not be written, and report it."""
         left = self._unshown[fd] + sink.give_up()
         if not left or sink.reader_gone:
             return
@@ -233,7 +233,10 @@ def _coloured(prefix: str, rank: int) -> str:
 
 
 def _close_on_exec() -> None:
-    """Close what exec would close: beside all that its guard has a worker could open nothing."""
+    """Close the descriptors that exec would close.
+
+    Beside all those of the guard a worker could open no file.
+    """
     for fd in proc.open_fds():
         if fd > 2 and not machine.get_inheritable(fd):
             machine.close(fd)

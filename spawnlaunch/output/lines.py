@@ -11,7 +11,8 @@ A line goes out when its newline has come. Four kinds are not as simple:
 - A line of more than MOST_BYTES is broken into several.
 
 Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream. Each byte
-is looked at a few times, whatever bytes there are: who supervises must not be held up by them.
+is looked at a few times, whatever bytes there are: they must not hold up the process that
+supervises.
 """
 
 from __future__ import annotations
@@ -20,38 +21,38 @@ MOST_BYTES = 1 << 20
 
 
 class Screen:
-    """One output that several streams share: it knows whose bar stands on its last line.
+    """An output that several streams share: it knows which stream's bar is on its last line.
 
-    A bar is an unfinished line, which the cursor stands on: of progress, or a prompt.
+    A bar is an unfinished line with the cursor on it: of progress, or a prompt.
     """
 
     bar: Stream | None = None
 
     def leave_bar(self) -> bytes:
-        """What to write before anything that does not continue the bar on the last line."""
+        """The bytes to write before any output that does not continue the bar on the last line."""
         left, self.bar = self.bar, None
         return b"" if left is None else b"\n"
 
 
 class Stream:
-    """What one worker writes to one of its streams."""
+    """The output of one worker to one of its streams."""
 
     def __init__(self, prefix: bytes, screen: Screen) -> None:
         self._prefix = prefix
         self._screen = screen
-        self._held = bytearray()  # of the last line what is not shown
+        self._held = bytearray()  # the part of the last line that is not shown
         self._returned = False  # whether all of that is \r; else none of it is
         self._is_bar = False  # the beginning of the last line is shown
 
     def feed(self, chunk: bytes) -> bytes:
-        """What to write for a chunk that the worker wrote."""
+        """The bytes to write for a chunk that the worker wrote."""
         end = chunk.rfind(b"\n") + 1
         written = self._lines(self._take() + chunk[:end]) if end else b""
         rest = chunk[end:]
         if not rest:
             return written
         if self._is_bar or self._returned or b"\r" in rest:
-            text = rest.rstrip(b"\r")  # what follows a \r tells whether it ends the line
+            text = rest.rstrip(b"\r")  # the next byte after a \r tells whether it ends the line
             if text or (self._held and not self._returned):
                 written += self._grow_bar(self._take() + text)
                 rest = rest[len(text) :]
@@ -59,11 +60,11 @@ class Stream:
         return written + self.finish() if len(self._held) > MOST_BYTES else written
 
     def reveal(self) -> bytes:
-        """What to write for the beginning of a line, when the rest does not come."""
+        """The bytes to write for the beginning of a line, when the rest does not come."""
         return self._grow_bar(self._take()) if self._held and not self._returned else b""
 
     def finish(self) -> bytes:
-        """What to write when the stream has ended."""
+        """The bytes to write when the stream has ended."""
         if self._held or self._screen.bar is self:
             return self._lines(self._take() + b"\n")
         return b""
@@ -98,7 +99,7 @@ class Stream:
         return written
 
     def _begin(self, text: bytes) -> bytes:
-        """What comes before `text`: nothing where it continues the bar on the last line."""
+        """The bytes before `text`: none where it continues the bar on the last line."""
         if self._screen.bar is self:
             return b""
         written_anew = text[:1] == b"\r" and text.lstrip(b"\r")[:1] not in (b"", b"\n")
@@ -106,7 +107,7 @@ class Stream:
         return self._screen.leave_bar() + (b"" if written_anew else self._prefix)
 
     def _prefixed(self, text: bytes) -> bytes:
-        """A prefix at the beginning of each further line, and wherever a line is written anew."""
+        """The text with a prefix at each further line, and wherever a line is written again."""
         if b"\r" in text:
             first, *others = text.split(b"\r")
             anew = (part if part[:1] in (b"", b"\n") else self._prefix + part for part in others)

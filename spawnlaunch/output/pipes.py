@@ -1,9 +1,8 @@
-"""What workers write, on its way from their pipes (Source) to the launcher's own outputs (Sink).
+"""The workers' output, from their pipes (Source) to the launcher's own outputs (Sink).
 
-Writing never waits. Where nobody reads, what is to be written waits in a queue, and those who fill
-it are told to stop until there is room again; so a slow reader slows the workers, and the launcher
-goes on watching. An output that cannot be written to (a full disk) is given up, and the workers go
-on.
+Writing never waits. Where no reader takes it, output waits in a queue, and the sources that fill
+the queue pause until there is room again; so a slow reader slows the workers, and the launcher goes
+on watching. An output that cannot be written to (a full disk) is given up, and the workers go on.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from spawnlaunch.workers import files, launches
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
 CHUNK_BYTES = 1 << 16  # the size of a pipe
-TAIL_BYTES = 1 << 14  # of what a worker said last, for the report of a failure
+TAIL_BYTES = 1 << 14  # of a worker's last output, for the report of a failure
 PROMPT_S = 0.3  # without the rest of a line: on a terminal its beginning is shown
 STOPPED_S = 10.0  # without taking anything, while too much waits: such a reader has stopped
 
 
 class Sink:
-    """A descriptor to write to, and the queue before it."""
+    """A descriptor to write to, and the queue of data before it."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class Sink:
         unread: Callable[[], None],
     ) -> None:
         self.screen = lines.Screen()
-        self.reader_gone = False  # nobody will ever read again
+        self.reader_gone = False  # the output has no reader any more
         self.error: OSError | None = None  # why nothing can be written any more
         self.lost = 0  # bytes that an error has cost
         self.last_write = machine.running_s()
@@ -46,19 +45,19 @@ class Sink:
         self._loop = loop
         self._failed = failed
         self._unread = unread
-        self.queue = bytearray()  # what waits to be written
+        self.queue = bytearray()  # the data that waits to be written
         self._waiting = False
         self.sources: list[Source] = []  # told when too much waits, and when there is room again
-        self._last: Source | None = None  # whose output was put last, and how many bytes in a row
+        self._last: Source | None = None  # the source of the last output; how many bytes in a row
         self._in_a_row = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether too much waits."""
+        """Whether the queue is full."""
         return len(self.queue) > HIGH_BYTES
 
     def put(self, data: bytes) -> None:
-        """Write, now or later; in the order of the calls."""
+        """Write the data, now or later, in the order of the calls."""
         if self.error:
             self.lost += len(data)
         if not data or self.error or self.reader_gone:
@@ -71,14 +70,14 @@ class Sink:
             self._tell(False)
 
     def note(self, source: Source, size: int) -> None:
-        """Take note that so many bytes of a worker's were put."""
+        """Note that `size` bytes of a worker's output were put."""
         if self._last is not source:
             self._last, self._in_a_row = source, 0
         self._in_a_row += size
 
     @property
     def shown_last(self) -> bytes:
-        """What one stream of a worker has shown since any other; b"": it was not all written."""
+        """The text of one worker's stream since any other; b"": not all of it was written."""
         if self._last is None or self.error or self.reader_gone:
             return b""
         return self._last.tail[-self._in_a_row :]
@@ -101,7 +100,7 @@ class Sink:
             self._tell(True)
 
     def _end(self, error: OSError) -> None:
-        """The reader has gone, as readers do, or something is wrong."""
+        """Give the output up after an error: its reader has gone, or a write has failed."""
         if error.errno in (errno.EPIPE, errno.ECONNRESET):
             self.reader_gone = True
             self.give_up()
@@ -118,7 +117,7 @@ class Sink:
         self._waiting = wait
 
     def give_up(self) -> int:
-        """Forget what waits; the result is the number of bytes that were to be written so far."""
+        """Drop the data that waits; the result is the number of bytes to be written until now."""
         dropped = len(self.queue) + self.lost
         self.lost = 0
         self.queue.clear()
@@ -133,7 +132,7 @@ class Sink:
                 source.set_reading(go_on)
 
     def _look(self) -> None:
-        """Whether anybody reads."""
+        """Report an output that has not been read for UNREAD_S."""
         left_s = self.last_write + UNREAD_S - machine.running_s()
         if left_s > 0:
             self._loop.alarm(self._look, left_s)
@@ -142,10 +141,10 @@ class Sink:
 
 
 def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
-    """The same output without waiting, and without changing it for others who have it.
+    """Open the same output without waiting, and without changing it for other processes.
 
-    The result is a descriptor to wait for, and how to write to it. A pipe or a terminal is opened
-    once more; a socket cannot be, nor what is another user's. A regular file never waits.
+    The result is a descriptor to wait for, and a function that writes to it. A pipe or a terminal
+    is opened once more; a socket cannot be, nor a file of another user. A regular file never waits.
     """
     if not stat.S_ISREG(machine.fstat(fd).st_mode):
         try:
@@ -167,10 +166,10 @@ class Source:
     """The pipe that a worker writes to: it is read, shown through the sink, and kept in a file.
 
     Without a sink nothing is shown. A file gets all, as it was written: where the sink's reader
-    has stopped, it alone gets it. Where the reader has gone and no file is kept, the pipe is
+    has stopped, the file alone gets it. Where the reader has gone and no file is kept, the pipe is
     closed, so that the worker has an error (EPIPE), as it would have without us.
 
-    `lost` is called with words for what a file has lost.
+    `lost` is called with a message about output that a file has lost.
     """
 
     def __init__(
@@ -190,7 +189,7 @@ class Source:
         if route.file is not None:
             self._file = files.open_log(route)
         self._lost = lost
-        self.rank = rank  # of whose it is
+        self.rank = rank  # of the source's worker
         self._note: Callable[[float], None] | None = None
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
         self._watched = False
@@ -200,7 +199,7 @@ class Source:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may come."""
+        """Whether more output may come."""
         return self._fd is not None
 
     @property
@@ -209,12 +208,12 @@ class Source:
         return self._fd is not None and not self._watched
 
     def tell(self, note: Callable[[float], None]) -> None:
-        """Tell when something is read, and when something was read last."""
+        """Call `note` with the time of each read, and with that of the last one until now."""
         self._note = note
         note(self.last_read)
 
     def read_all(self) -> None:
-        """Read what the pipe holds now: of a worker that has ended, its last words."""
+        """Read all that the pipe holds now: of a worker that has ended, its last output."""
         end = self.received + (0 if self._fd is None else machine.size_of(self._fd))
         before = -1
         while self._fd is not None and before < self.received < end:
@@ -222,7 +221,7 @@ class Source:
             self._read()
 
     def close(self) -> int:
-        """Read what the pipe holds, and no more; the result is how many bytes were not shown."""
+        """Read the rest of the pipe; the result is how many bytes were not shown."""
         self.read_all()
         self._end()
         return self._unshown or 0
@@ -245,7 +244,7 @@ class Source:
         self._show(chunk)
 
     def _show(self, chunk: bytes) -> None:
-        """Show what the worker wrote, now or when it is a line."""
+        """Show the chunk that the worker wrote, now or when it is a line."""
         if self._unshown is not None:
             self._unshown += len(chunk)
         elif self._sink:
@@ -262,7 +261,7 @@ class Source:
         self._sink.put(self._stream.reveal())
 
     def _keep(self, chunk: bytes) -> None:
-        """Add to the file; one that cannot be written is given up, and the worker goes on."""
+        """Add the chunk to the file; an unwritable file is given up, and the worker goes on."""
         data = memoryview(chunk)
         while self._file is not None and data:
             try:
@@ -273,7 +272,7 @@ class Source:
                 self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
 
     def set_reading(self, wanted: bool) -> None:
-        """Read on, or leave what the worker writes in its pipe, as the sink wishes."""
+        """Read on, or leave the worker's output in its pipe, as the sink needs."""
         if self._fd is None:
             return
         if self._file is not None:
@@ -292,7 +291,7 @@ class Source:
             self._loop.forget(self._fd)
 
     def _skip(self) -> None:
-        """Show nothing for now, where the reader has stopped."""
+        """Show nothing for now, because the reader has stopped."""
         assert self._sink
         stopped_s = machine.running_s() - self._sink.last_write
         if stopped_s < STOPPED_S:
@@ -302,7 +301,7 @@ class Source:
             self._watch(True)
 
     def _show_again(self) -> None:
-        """Go on after a gap, and name it."""
+        """Show output again after a gap, and name the gap."""
         assert self._sink
         note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"
         self._unshown = None

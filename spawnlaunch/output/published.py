@@ -1,6 +1,6 @@
-"""What a guard tells whoever looks (spawnlaunch.top): when each worker said something last.
+"""The times of each worker's last output, which a guard publishes for spawnlaunch.top.
 
-It stands in a file without a name in memory (memfd_create(2)), in a slot for each worker: pid, time
+They are in a file without a name in memory (memfd_create(2)), in a slot for each worker: pid, time
 (monotonic clock, seconds) and rank.
 """
 
@@ -19,9 +19,10 @@ TOLD, SLOT_BYTES = "spawnlaunch-said", 64
 def publish(
     file: int | None, sources: Sequence[pipes.Source], pids: Mapping[int, int]
 ) -> int | None:
-    """Have these sources tell of the workers with these pids, by rank; the result is the file.
+    """Have these sources publish times for the workers with these pids, by rank.
 
-    `file` is that of an earlier attempt. None: there can be none, and only `top` shows less.
+    The result is the file; `file` is that of an earlier attempt. None: no such file can be made,
+    and only `top` shows less.
     """
     if not hasattr(machine, "memfd_create"):
         return None
@@ -34,7 +35,7 @@ def publish(
         return None
     sources = sorted(sources, key=lambda each: each.last_read)
     for slot, (rank, pid) in enumerate(pids.items()):
-        for source in sources:  # the one that was read last tells last
+        for source in sources:  # the source that was read last publishes last
             if source.rank == rank and source.is_open:
                 source.tell(partial(_tell, file, slot, pid, rank))
     return file

@@ -1,12 +1,12 @@
-"""Go: exec the worker in place, or start the workers and watch them.
+"""Start, watch and end the workers of one node.
 
-starting                    what a worker is made of
-launcher                    the launcher and its guard
+front, guard                the process that the user started, and its child, which supervises
 attempts                    one run of the workers after the other; restarts
-supervisor                  what happens -> decisions, what follows -> processes, is done to them
-output, pipes, lines        what the workers write
-evidence, endings           how they ended, and in words
-tree, leftovers             what they leave
+supervisor                  passes events to the decisions, and their actions to the processes
+stops                       workers that a signal has stopped
+tree, leftovers, removal    processes and files that workers leave
+observer                    events as optional parts of a launch get them
 ganged, telling, unable     several nodes
-routes, log_place, journal, debug, hang/, preload/     for a flag only
+shared_errors               errors that many tasks of a step have in common, printed once
+debug, preload/             for a flag only
 """

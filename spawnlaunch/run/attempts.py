@@ -1,4 +1,4 @@
-"""One launch, from its scratch directory to its report: one attempt, or several."""
+"""A launch, from its scratch directory to its report: one attempt, or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spawnlaunch.world import host
 
 
 def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
-    """Run the workers to their end, see that nothing is left, and say how it went.
+    """Run the workers to their end, kill what they leave, and report how the launch ended.
 
     The result is the exit status.
     """
@@ -46,7 +46,10 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
 def _run(
     supervisor: Supervisor, workers: Sequence[launches.Worker]
 ) -> tuple[exits.LaunchResult, Callable[[exits.LaunchResult], int]]:
-    """Run the workers; the result is how that went, and who leaves word of it."""
+    """Run the workers.
+
+    The result is how the launch ended, and the function that reports it.
+    """
     launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
     request, has_gang = launch.request, launch.resolution.gathering is not None
     if not has_gang:  # else they are others' ranks
@@ -108,9 +111,10 @@ def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
 
 
 def remove_scratch(directory: str) -> None:
-    """Remove the directory, if it is there, with whatever the workers left in it.
+    """Remove the scratch directory, if it is there, with all that the workers left in it.
 
-    Only ours: where others may rename what is in TMPDIR, the name may lead elsewhere by now.
+    Only a directory of our own user: where others may rename entries of TMPDIR, the name may by now
+    lead elsewhere.
     """
     try:
         if machine.lstat(directory).st_uid == machine.geteuid():
@@ -124,7 +128,7 @@ def remove_scratch(directory: str) -> None:
 
 
 def _ended_early(supervisor: Supervisor, status: int, words: str) -> exits.LaunchResult:
-    """How a launch ended that had no workers yet."""
+    """Return the result of a launch that ended before its workers were started."""
     cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
     words = words or endings.ended_early(cause, supervisor.launch.request)
     say.say([words])
@@ -134,7 +138,10 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> exits.Launc
 
 
 def end(tree: Tree) -> bool:
-    """Kill everything of the run that is left, and name what does not die; True: all is gone."""
+    """Kill all processes of the run that are left, and name those that do not die.
+
+    True: all are gone.
+    """
     left = [process.pid for process in tree.end(tree.patience_s)]
     if left:
         stuck = "it must be stuck in the kernel"
@@ -144,7 +151,10 @@ def end(tree: Tree) -> bool:
 
 
 def _leave_word(supervisor: Supervisor, result: exits.LaunchResult) -> int:
-    """The report on stderr, and the files that were asked for; the result is the exit status."""
+    """Write the report to stderr, and the files that the user asked for.
+
+    The result is the exit status.
+    """
     launch = supervisor.launch
     status = endings.write_files(result, launch)
     failure, hostname = result.first_failure, launch.hostname

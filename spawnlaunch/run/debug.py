@@ -1,4 +1,4 @@
-"""--debug RANK: one rank has the terminal, as if it were alone, and the others go on."""
+"""--debug RANK: one rank has the terminal, as if it ran alone; the other ranks go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from spawnlaunch.workers import launches
 
 
 def prepared(launch: launches.Launch, workers: Sequence[launches.Worker]) -> launches.Launch:
-    """The launch without time limits, after saying what holds for it. Raises UsageError."""
+    """Return the launch without its time limits, after printing what holds for it.
+
+    Raises UsageError.
+    """
     rank, size = launch.request.debug, launch.resolution.world.world_size
     if rank is None or rank >= size:
         raise errors.UsageError(

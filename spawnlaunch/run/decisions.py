@@ -1,7 +1,7 @@
-"""What to do when something happens to the workers of a launch.
+"""The rules of a launch: how it answers what happens to its workers.
 
-What happens is a method: it changes what is known, and calls what is to be done. No process, clock
-or file is looked at here. A launch is in one of three stages, and only goes down:
+Each event is a method, which changes the state and calls the actions that follow. No process,
+clock or file is looked at here. A launch is in one of three stages, and only goes down:
 
     RUNNING   nothing has gone wrong
     STOPPING  the workers were told to end and have the grace: SIGTERM, or the Ctrl-C that a worker
@@ -24,39 +24,45 @@ if TYPE_CHECKING:
     Ranks = frozenset[int]
 
     class Workers(Protocol):
-        """What is done to the workers. `processes.Processes` does it."""
+        """The actions on the workers, which `processes.Processes` implements."""
 
         def send(self, signum: int, ranks: Ranks) -> None:
             """Signal the processes; SIGSTOP and SIGCONT are for their whole groups."""
 
         def forward(self, signum: int, ranks: Ranks) -> None:
-            """Signal those that catch the signal."""
+            """Signal those workers that catch the signal."""
 
         def kill(self, ranks: Ranks) -> None:
-            """SIGKILL for these, and for all that they started."""
+            """Send SIGKILL to these workers, and to all processes that they started."""
 
         def leave(self, ranks: Ranks) -> None:
-            """Wait for these no longer, though they may still run."""
+            """Stop waiting for these workers, though they may still run."""
 
     class Surroundings(Protocol):
-        """What the rules ask for beside the workers. The supervisor does it."""
+        """The actions on the clock and the terminal, which the supervisor implements."""
 
         def set_deadline(self, after_s: float | None) -> None:
-            """Call `time_up` after so many seconds; any earlier deadline is void."""
+            """Call `time_up` after `after_s` seconds; any earlier deadline is void."""
 
         def announce(self, what: failures.Cause | str) -> None:
-            """Tell the user: a cause, "interrupt", "again", "silent", "overdue" or "stuck"."""
+            """Print the line for this event.
+
+            It is a cause, "interrupt", "again", "silent", "overdue" or "stuck".
+            """
 
         def tell_stacks(self, ranks: Ranks) -> None:
-            """Show where each thread is. It takes a while, and ends with `stacks_told`."""
+            """Show where each thread of the workers is.
+
+            This takes a while, and ends with a call of `stacks_told`.
+            """
 
         def resumed(self) -> None:
-            """The workers are about to be continued."""
+            """Note that the workers are about to be continued."""
 
 
 RUNNING, STOPPING, KILLING = "running", "stopping", "killing"
 
-LAST_S = 1.0  # for what has had its time, and may still end
+LAST_S = 1.0  # for a process whose time is over, and that may still end
 
 # A job that is suspended is stopped as a whole, one process after the other: one that is stopped is
 # continued only if we still run so much later.
@@ -64,7 +70,7 @@ STOPPED_S = 1.0
 
 
 class Decisions:
-    """A launch, as far as decisions go."""
+    """The stage of a launch and its cause, with a method for each event."""
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class Decisions:
         *,
         grace_s: float = 0.0,
         failure_grace_s: float | None = None,  # after another's failure; None: the same
-        foreground: Ranks = frozenset(),  # those that get what is typed as the launcher does
+        foreground: Ranks = frozenset(),  # those with the launcher's terminal
         is_debugged: bool = False,  # and Ctrl-C is for them alone
         stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
         ends_hung: bool = False,  # --on-hang kill
@@ -96,19 +102,19 @@ class Decisions:
 
     @property
     def status(self) -> int:
-        """The launcher's exit status, once nobody is running."""
+        """The launcher's exit status, once no worker runs."""
         return 0 if self.cause is None else self.cause.status(self._codes)
 
     @property
     def was_told_to_end(self) -> bool:
-        """Whether somebody wants an end of the launch, before or after it came."""
+        """Whether a signal or a time limit has asked for the end, before or after the cause."""
         ends = self.cause is not None and self.cause.kind in ("signal", "timeout", "gone")
         return ends or self.is_told_later
 
     # Workers
 
     def exited(self, rank: int, code: int, pid: int | None) -> None:
-        """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
+        """Note that a worker has ended: `code` as subprocess has it, -n for death by signal n."""
         self.running -= {rank}
         self._codes.add(code)
         if code and self.stage == RUNNING:
@@ -116,31 +122,34 @@ class Decisions:
             self._stop(cause, self._failure_grace_s)
 
     def failed(self, failure: failures.Failure) -> None:
-        """The end of a worker was a failure of its own; the others have been told to end.
+        """Note a failure of a worker by itself; the others have been told to end.
 
-        Of several failures the first is the cause, and not the one that was seen first.
+        Of several failures the earliest is the cause, though another may have been seen before it.
         """
         self._failures = failures.kept(self._failures, failure)
         if self.cause and self.cause.kind == "failure":
             self.cause = failures.first(self._failures).cause
 
     def silent(self) -> None:
-        """No worker has written anything for --hang-timeout."""
+        """Note that no worker has written anything for --hang-timeout."""
         if self.stage == RUNNING and not self.is_suspended:
             self._is_hung = self._ends_hung
             self._around.announce("silent")
             self._around.tell_stacks(self.running)
 
     def stacks_told(self) -> None:
-        """What `tell_stacks` has asked for is done."""
+        """Note that the stacks that `tell_stacks` asked for have been shown."""
         is_hung, self._is_hung = self._is_hung, False
         if is_hung and self.running and self.stage == RUNNING:
             self._stop(failures.Cause("hang"))
 
-    # Those who want an end
+    # What asks for the end
 
     def signalled(self, signum: int, is_typed: bool = False) -> None:
-        """The launcher got a signal. Typed: on the terminal, whose foreground group got it too."""
+        """Handle a signal to the launcher.
+
+        Typed: it came from the terminal, whose foreground group got it too.
+        """
         if signum not in signals.STOP:
             self._pass_on(signum, is_typed)
         elif signum == signal.SIGINT:
@@ -164,17 +173,20 @@ class Decisions:
             self._end(cause)
 
     def guard_signalled(self, signum: int) -> None:
-        """The guard got a signal that means to end the job; the launcher may have got it too."""
+        """Handle a signal to the guard that means to end the job.
+
+        The launcher may have got it too.
+        """
         self._end(failures.Cause("signal", self._host, code=-signum))
 
     def timed_out(self) -> None:
-        """The launch has had all the time that it was given."""
+        """End the launch because its time limit has passed."""
         self._end(failures.Cause("timeout"))
 
     def halt(self, cause: failures.Cause, grace_s: float) -> None:
-        """The launchers of several nodes have agreed to end all workers; no grace: at once.
+        """End all workers, as the launchers of several nodes have agreed; no grace: at once.
 
-        Who stops already has its grace, unless all are to end at once.
+        A launch that is stopping keeps the grace that it has, unless all are to end at once.
         """
         if not grace_s and self.stage != KILLING:
             self.cause = self.cause or cause
@@ -183,7 +195,7 @@ class Decisions:
             self._stop(cause, grace_s, is_said=False)
 
     def gone(self) -> None:
-        """The launcher has died, and nobody is there to watch for."""
+        """Kill the workers because the launcher has died."""
         cause = failures.Cause("gone")
         self.cause, self.is_told_later = self.cause or cause, True
         self._kill(cause)
@@ -191,7 +203,7 @@ class Decisions:
     # Time
 
     def time_up(self, unkillable: Ranks = frozenset()) -> None:
-        """The deadline has passed; `unkillable` are ranks that will not die of SIGKILL."""
+        """Act on the deadline, which has passed; SIGKILL does not end the ranks in `unkillable`."""
         if self.stage == STOPPING:
             self._kill("overdue")
         elif unkillable:
@@ -204,7 +216,7 @@ class Decisions:
     # What follows
 
     def _end(self, cause: failures.Cause) -> None:
-        """The launch is to end, which may be on its way already."""
+        """End the launch, unless it is ending already."""
         if self.stage == RUNNING:
             self._stop(cause)
         else:
@@ -213,7 +225,7 @@ class Decisions:
     def _stop(
         self, cause: failures.Cause, grace_s: float | None = None, is_said: bool = True
     ) -> None:
-        """Tell the workers to end. The cause that was there first stays."""
+        """Tell the workers to end; an earlier cause stays."""
         was_suspended, self.is_suspended = self.is_suspended, False
         self.stage, self.cause = STOPPING, self.cause or cause
         if self.running:
@@ -234,7 +246,10 @@ class Decisions:
             self._around.announce(said)
 
     def _pass_on(self, signum: int, is_typed: bool) -> None:
-        """A signal for the workers; one that has the terminal has had what was typed there."""
+        """Pass a signal on to the workers.
+
+        A worker that has the terminal has already got what was typed there.
+        """
         ranks = self.running - self._foreground if is_typed else self.running
         if signum == self._stack_signal:
             self._around.tell_stacks(self.running)

@@ -5,12 +5,12 @@
         worker, worker, ...   several are in sessions of their own; they die with the guard
 
 They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
-all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
-have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
+all processes below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG); their
+children come to the launcher, a subreaper too, which kills them. So either one is enough.
 
-A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies. One
-that cannot come to hear that the launch is to end is killed by the launcher; and if the launcher
-has died, a timer ends it.
+A stopped guard is continued: by the launcher, and by the kernel if the launcher dies. A guard that
+does not hear that the launch is to end is killed by the launcher; and if the launcher has died, a
+timer ends it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spawnlaunch.run.supervisor import MakeObserver
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
-# of each stream. A launch is refused for want of what it needs; the soft limit is raised where the
+# of each stream. A launch is refused where it cannot have these; the soft limit is raised where the
 # most of `Output.begin` would not fit.
 LEAST_OF_A_WORKER = 3
 OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
@@ -45,7 +45,7 @@ MAX_ERRNO = 4095  # include/linux/err.h of the kernel
 
 
 class GuardProcess(records.NamedTuple):
-    """What the launcher knows of its guard."""
+    """The launcher's view of its guard."""
 
     pid: int
     channel: int  # descriptor to write signals to
@@ -59,9 +59,9 @@ def run(
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
-    not agreed yet). Each of `observers` makes one in the guard. The signals that end, stop or
-    continue the launch stay blocked, and caught in other threads, so that none cuts in while the
-    interpreter ends.
+    not agreed yet). Each of `observers` makes an observer in the guard.
+    The signals that end, stop or continue the launch stay blocked, and caught in other threads, so
+    that none cuts in while the interpreter ends.
     Raises UsageError where the workers cannot all be watched, OSError where the system refuses what
     a launch needs; nothing is left then.
     """
@@ -74,13 +74,13 @@ def run(
     machine.pthread_sigmask(signal.SIG_BLOCK, watched)
     pipe = events.SignalPipe(watched)
     if not machine.IS_LINUX:
-        # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
+        # Without subreapers: no process ends the workers if this one is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, pipe, observers)
         supervisor.listen()
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
-    reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
+    reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
     process = _start_guard(workers, launch, pipe, observers)
@@ -90,7 +90,7 @@ def run(
         if code < 0:
             return _take_over(code, process, tree, launch)
         if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
-            tree.end(decisions.LAST_S)  # the guard has named what it could not kill
+            tree.end(decisions.LAST_S)  # the guard has named those that it could not kill
         return code
     except OSError:
         machine.close(process.channel)  # so it ends the workers
@@ -101,13 +101,13 @@ def run(
 
 
 def _check_system(workers: Sequence[launches.Worker]) -> None:
-    """Ask for what a launch cannot do without while nobody has to be ended.
+    """Ask for all that a launch needs from the system, before there are workers to end.
 
-    Raises OSError where it is refused, and UsageError where the guard would run out of open files:
-    it could end no worker.
+    Raises OSError where the system refuses, and UsageError where the guard would run out of open
+    files: it could end no worker.
     """
     for ask in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
-        number = -ask() % (1 << 32)  # "always successful": nobody looks for an error
+        number = -ask() % (1 << 32)  # "always successful": so no error is looked for
         if 0 < number <= MAX_ERRNO:
             raise OSError(number, os.strerror(number), ask.__name__)
     with suppress(ChildProcessError):
@@ -121,7 +121,10 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
 
 
 def _check_limit(workers: int, needed: int, own: int) -> None:
-    """Raises UsageError where so many open files, of which the guard has its own, are too many."""
+    """Check that the limit of open files allows `needed` of them, `own` of which are the guard's.
+
+    Raises UsageError.
+    """
     _, most = machine.getrlimit()
     if needed > most != machine.UNLIMITED:
         fits = max(1, (most - own) * workers // (needed - own))
@@ -138,9 +141,9 @@ def _start_guard(
     pipe: events.SignalPipe,
     observers: Sequence[MakeObserver],
 ) -> GuardProcess:
-    """Fork the guard; the signals that the launcher watches are blocked by now.
+    """Fork the guard; the signals that the launcher watches are already blocked.
 
-    Raises OSError where there can be no other process.
+    Raises OSError where no other process can be started.
     """
     inlet, outlet = machine.pipe()
     machine.set_blocking(outlet, False)
@@ -151,7 +154,7 @@ def _start_guard(
 
 
 class _Watch:
-    """What the launcher does while its guard runs: pass on signals, and look after it at times."""
+    """The launcher's work while its guard runs: pass signals on, and check the guard at times."""
 
     def __init__(self, process: GuardProcess, ear: events.Ear, grace_s: float) -> None:
         self._guard, self._ear, self._grace_s = process, ear, grace_s
@@ -161,12 +164,12 @@ class _Watch:
         self._asked = 0  # the first signal that means to end the job
         for fd in ear.fds:
             self._loop.watch(fd, self._hear)
-        pidfd = machine.open_pidfd(process.pid)  # SIGCHLD is for who waits for it in another thread
+        pidfd = machine.open_pidfd(process.pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
 
     def until_its_end(self) -> int:
-        """The status of the guard, as waitpid(2) has it."""
+        """Wait for the end of the guard; the result is its status, as waitpid(2) has it."""
         self._look_in(decisions.STOPPED_S)
         while self._status is None:
             self._loop.turn()
@@ -190,10 +193,10 @@ class _Watch:
         self._reap()
 
     def _reap(self) -> None:
-        """Reap what has ended; the others than the guard are orphans.
+        """Reap the children that have ended; all but the guard are orphans.
 
-        Of the children that were here before the launch or, where this is PID 1 of a container, of
-        whatever else is started there.
+        They are left by children that were here before the launch or, where this is PID 1 of a
+        container, by any other process that is started there.
         """
         pid = -1
         while self._status is None and pid:
@@ -202,25 +205,25 @@ class _Watch:
                 self._status = status
 
     def _look_in(self, after_s: float) -> None:
-        """Look after the guard so much later, or earlier where that was to be."""
+        """Check the guard `after_s` seconds from now, or at an earlier time that is already set."""
         at = machine.running_s() + after_s
         if at < self._look_at:
             self._look_at = at
             self._loop.alarm(self._set_going, after_s)
 
     def _set_going(self) -> None:
-        """Continue a guard that somebody has stopped."""
+        """Continue the guard, if a signal has stopped it."""
         self._look_at, pid = NEVER, self._guard.pid
         if proc.is_stopped(pid):
             say.say([f"the guard (pid {pid}) was stopped: continued it"])
             machine.kill(pid, signal.SIGCONT)
 
     def _must_have_heard(self) -> None:
-        """Kill a guard that does not come to read its pipe: it would end no worker.
+        """Kill a guard that does not read its pipe: it would end no worker.
 
-        One that does gets something to read, again and again: it may be held up later. The kernel
-        tells the end of one that a debugger holds to the debugger first, which may not ask for it:
-        so it is not waited for.
+        A guard that reads gets something to read again and again, as it may be held up later. Where
+        a debugger holds the guard, the kernel tells the debugger of its end first, and the debugger
+        may not ask for it: so that guard is not waited for.
         """
         pid = self._guard.pid
         if machine.size_of(self._guard.channel):
@@ -247,10 +250,10 @@ def _pass_on(process: GuardProcess, signum: int, is_typed: bool) -> None:
 
 
 def _has_shell() -> bool:
-    """Whether there is who could continue what Ctrl-Z stops: a process of our session above us.
+    """Whether a process of our session above us could continue what Ctrl-Z stops.
 
-    There is none behind ssh -t or docker run -it. The kernel stops nobody then ("orphaned process
-    group" in setpgid(2)), but a worker of our group, which has the guard above it.
+    With ssh -t or docker run -it there is none. The kernel then stops no process ("orphaned process
+    group" in setpgid(2)) but a worker of our group, which has the guard above it.
     """
     pid, group = machine.getppid(), machine.getpgrp()
     with suppress(OSError):
@@ -261,7 +264,7 @@ def _has_shell() -> bool:
 
 
 def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
-    """End what a guard has left that was killed, or had a fault."""
+    """End what a guard has left that was killed or had a fault, and return the exit status."""
     attempts.end(tree)
     attempts.remove_scratch(launch.scratch)
     cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=process.pid)

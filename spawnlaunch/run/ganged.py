@@ -1,13 +1,13 @@
-"""The workers of one node, as part of a launch on several: the guard's share in the gang.
+"""The workers of one node in a launch on several nodes: the guard's part in the gang.
 
 The launchers meet before any worker starts. The hub, in the guard of one of them, says when to
-start, as which ranks, and when to stop; `gang` has the rules. This file does what they want: it
-starts and ends this node's workers, and tells what becomes of them.
+start, as which ranks, and when to stop; `gang` has the rules. This file carries them out: it starts
+and ends this node's workers, and reports to the hub what becomes of them.
 
-    launch(start)         the workers of another epoch
-    halt(cause, grace)    as the decisions have it
-    exit(status)          the end
-    an observer           hears what happens here, and tells the member
+    launch(start)         start the workers of another epoch
+    halt(cause, grace)    end them, by the rules of `decisions`
+    exit(status)          end the launch
+    as an observer        hear what happens here, and tell the member
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FEW_STRANGERS = 8  # that the hub has room for, though open files are few
 
 
 class Gang(observer.Observer):
-    """This launcher's share; `run` sees the launch to its end."""
+    """This launcher's part in the gang; `run` sees the launch to its end."""
 
     def __init__(self, supervisor: Supervisor, end_all: Callable[[], bool]) -> None:
-        """Raises UsageError where the launchers cannot meet here.
+        """Meet the other launchers. Raises UsageError where they cannot meet here.
 
-        `end_all` kills what workers have left; False: something of it stays.
+        `end_all` kills the processes that workers have left; False: some of them stay.
         """
         launch = supervisor.launch
         self._supervisor, self._launch, self._end_all = supervisor, launch, end_all
@@ -90,7 +90,7 @@ class Gang(observer.Observer):
     def _served(
         self, endpoint: link.Endpoint, settings: Settings, who: str, gathering: Gathering
     ) -> server.Server | None:
-        """The hub, if it is here."""
+        """Start the hub, if this launcher is to have it."""
         if gathering.is_hub is False:
             return None
         if gathering.is_hub is None:  # others here listen at the next port where this is taken
@@ -142,9 +142,9 @@ class Gang(observer.Observer):
         return asked.found()
 
     def _room(self, nodes: int, most_used: int) -> int:
-        """How many connections the hub may have, of which it uses at most so many.
+        """The number of connections that the hub may have, of which it uses at most `most_used`.
 
-        Raises UsageError where so many nodes need more.
+        Raises UsageError where `nodes` nodes need more open files than are allowed.
         """
         own = len(self._launch.plan.bindings) * output.MOST_OF_A_WORKER + output.OF_THE_GUARD
         needed = own + nodes + FEW_STRANGERS
@@ -182,7 +182,10 @@ class Gang(observer.Observer):
             self._supervisor.loop.turn(TURN_S)
 
     def _run_workers(self, start: messages.Start) -> None:
-        """An epoch's workers, from their start to their end; none where earlier ones are left."""
+        """Run an epoch's workers from their start to their end.
+
+        None are started where processes of earlier workers are left.
+        """
         if not self._end_all():
             self.exit(failures.LOST, failures.Cause("lost", self._name))
             return
@@ -212,11 +215,11 @@ class Gang(observer.Observer):
             self._member.workers_ended(is_well, self._next_port(), outcomes)
 
     def _next_port(self) -> int:
-        """Another port than before: what listened there may not be quite gone."""
+        """Hold another port than before: the socket that listened there may still be open."""
         self._port = host.hold_free_port()
         return self._port.port
 
-    # What the member wants
+    # What the member asks for
 
     def launch(self, start: messages.Start) -> None:
         self._start = start
@@ -247,7 +250,7 @@ class Gang(observer.Observer):
             with suppress(OSError):  # its machine is this one
                 self._server = self._serve()
         line = ""
-        if not gathering.returns:  # else whatever has made the pod starts it again
+        if not gathering.returns:  # else the controller that made the pod starts it again
             has_rank = gathering.node_rank >= 0 and self._launch.request.rdzv_backend != "c10d"
             line = line_again(self._launch, 0 if has_rank else -1, is_hub=True)
         self._say_line(words.returns(limit_s, f"the hub at {gathering.host}", line))
@@ -261,7 +264,7 @@ class Gang(observer.Observer):
     # What happens here
 
     def told_to_end(self, signum: int) -> None:
-        """Tell the others, once; and again where somebody does not want to wait."""
+        """Tell the other launchers once, and again after a second Ctrl-C."""
         rules = self._supervisor.rules
         if rules.stage == decisions.RUNNING:
             return  # Ctrl-C, for the worker that is debugged
@@ -272,7 +275,7 @@ class Gang(observer.Observer):
             self._server.close()  # those that have not heard the end will not
 
     def failed(self, failure: failures.Failure) -> None:
-        """Tell of the worker that has just ended by itself, badly."""
+        """Tell the hub of the worker that has just failed by itself."""
         epoch, age_s = self._member.hello.epoch, machine.monotonic() - failure.when
         self._member.worker_failed(messages.Failed(epoch, failure.cause, age_s, failure.early_s))
 
@@ -295,7 +298,10 @@ class Gang(observer.Observer):
     # The end
 
     def leave_word(self, result: exits.LaunchResult) -> int:
-        """The report of the hub's node, one line of any other; the result is the exit status."""
+        """Print the report on the hub's node, and one line on any other.
+
+        The result is the exit status.
+        """
         cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
         status = endings.write_files(result, self._launch, elsewhere)
         line = words.ended(self._name, status, cause, self._server is not None)
@@ -309,7 +315,10 @@ class Gang(observer.Observer):
         return status
 
     def _say_report(self, cause: failures.Cause, result: exits.LaunchResult) -> None:
-        """The first failure, how this node's ranks ended, and the last words of the first."""
+        """Print the first failure and the ends of this node's ranks.
+
+        The last output of the first failure comes last.
+        """
         again = endings.after_restarts(len(result.restarted))
         say.say([f"failed first{again}: {cause.in_words}"], say.PATIENCE_S)
         others = tuple(one for one in result.exits if one != result.first_failure)
@@ -320,7 +329,7 @@ class Gang(observer.Observer):
             endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
     def _elsewhere(self, result: exits.LaunchResult) -> list[tuple[int, int | None]]:
-        """The ends of other nodes' ranks."""
+        """The ends of the ranks of other nodes: (rank, code), None where the code is not known."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
         unknown = 0 if result.cause is None else None
@@ -330,7 +339,7 @@ class Gang(observer.Observer):
 def told(
     launch: launches.Launch, start: messages.Start, held_port: host.HeldPort | None
 ) -> launches.Launch:
-    """The launch, with the world that the launchers of all nodes have agreed on."""
+    """Return the launch with the world that the launchers of all nodes have agreed on."""
     resolution = launch.resolution
     world = resolution.world._replace(
         rank=start.first_rank,
@@ -349,7 +358,10 @@ def told(
 def line_again(
     launch: launches.Launch, node_rank: int, nproc: int = 0, is_hub: bool = False
 ) -> str:
-    """As this launcher was started, but for what is another node's; -1, 0: that is not known."""
+    """The command that starts this launcher again, but for what belongs to another node.
+
+    -1 for `node_rank`, 0 for `nproc`: the number is not known.
+    """
     request, conf = launch.request, launch.request.rdzv_conf or {}
     own = {"--node-rank": str(node_rank) if node_rank >= 0 else "", "--local-addr": ""}
     if 0 < nproc != len(launch.plan.bindings):

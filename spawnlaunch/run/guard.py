@@ -34,16 +34,16 @@ WITH_US = (
     "of Ctrl-C, may reach workers directly"
 )
 
-# What a guard dies of that cannot go on, by the exit status that is to be the launcher's: signals
-# of timers that we do not set, so that nobody sends them.
+# The signals that a guard dies of that cannot go on, by the exit status that the launcher is to
+# have: signals of timers that we do not set, so that no other process sends them.
 FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 
 
 class Inherited(records.NamedTuple):
-    """What a guard has from its launcher."""
+    """The pipes and pids that a guard inherits from its launcher."""
 
     launcher: int  # pid
-    inlet: int  # where it reads what the launcher passes on
+    inlet: int  # the end from which it reads what the launcher passes on
     outlet: int  # the launcher's own end of it
     signals: events.SignalPipe  # the launcher's own
 
@@ -66,7 +66,7 @@ def run(
         say.say([f"error: {error}"])
         unable.tell_of(launch, status, str(error))
     except Exception as error:
-        first: BaseException = error  # what came of it while we tidied up is no cause
+        first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
             first = first.__context__
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
@@ -88,10 +88,10 @@ def _supervisor(
     observers: Sequence[MakeObserver],
     inherited: Inherited,
 ) -> Supervisor:
-    """What supervises the workers, which are still to be started.
+    """Return the supervisor of the workers, which are still to be started.
 
-    What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
-    has a group of its own, and a session of its own but for a worker that is to have the terminal.
+    Signals from the terminal, or to the launcher's group, are for the launcher. So the guard has a
+    group of its own, and also a session of its own unless a worker is to have the terminal.
     """
     launcher = inherited.launcher
     machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
@@ -111,6 +111,9 @@ def _supervisor(
 
 
 def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
-    """The guard was continued, perhaps as the launcher has died: it is not to be held up then."""
+    """Handle SIGCONT in the guard: the launcher may have died.
+
+    Nothing may hold the guard up then.
+    """
     if machine.getppid() != launcher and machine.getpid() == guard:
         events.must_come_back()

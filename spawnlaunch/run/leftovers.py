@@ -1,14 +1,14 @@
-"""What workers that have ended have left: how it is waited for, and why one of it stays.
+"""How the launcher waits for processes that workers have left, and why one of them stays.
 
-What workers with status 0 have left, as an upload, has the grace to end:
+Processes that workers with status 0 have left, such as an upload, have the grace to end:
 
 after a second      it is named
 after the grace     it is told to end (SIGTERM)
-TOLD_S later        it is killed, as what a failed worker leaves is at once
+TOLD_S later        it is killed; what a failed worker leaves is killed at once
 
-A process may not end that SIGKILL was sent to. One of another user is not ours to signal (kill(2)).
-One that is traced ends only once its tracer has waited for it (ptrace(2), "Death under ptrace"),
-and a tracer may be stopped itself.
+A process may stay in spite of SIGKILL. We may not signal a process of another user (kill(2)). A
+traced process ends only once its tracer has waited for it (ptrace(2), "Death under ptrace"), and a
+tracer may be stopped itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ MOST_NAMED = 5
 
 
 def let_end(tree: Tree, grace_s: float, look: Look, say: Callable[[Iterable[str]], object]) -> None:
-    """Wait for their end; the caller kills what is left. A launch that is to end does not wait."""
+    """Wait until the processes that workers have left end; the caller kills those that stay.
+
+    A launch that is to end does not wait.
+    """
     if not _goes_on(tree, look, min(SAID_S, grace_s)):
         return
     say([f"all workers have ended well, and left {_names(tree)}: "
@@ -47,7 +50,7 @@ def let_end(tree: Tree, grace_s: float, look: Look, say: Callable[[Iterable[str]
 
 
 def _goes_on(tree: Tree, look: Look, for_s: float) -> bool:
-    """Whether one still runs after so many seconds, and nothing ends the launch."""
+    """Whether such a process still runs after `for_s` seconds, and nothing ends the launch."""
     deadline, is_over = machine.running_s() + for_s, False
     while tree.living():
         if is_over:
@@ -64,7 +67,7 @@ def _names(tree: Tree) -> str:
 
 
 def why_it_stays(pid: int) -> str:
-    """In words; "": it may end by itself, as soon as the kernel lets it."""
+    """The reason why a process survives SIGKILL; "": it may still end by itself."""
     try:
         machine.kill(pid, 0)
     except ProcessLookupError:
@@ -77,13 +80,13 @@ def why_it_stays(pid: int) -> str:
 
 
 def named(pid: int) -> str:
-    """The pid, and the name of its program where that can be seen."""
+    """The pid, and the name of the program where it can be read."""
     command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_ours() else ""
     return f"pid {pid} ({command})" if command else f"pid {pid}"
 
 
 def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
-    """A line for each child that has ended and cannot be reaped in that time (seconds, for all)."""
+    """A line for each child that has ended and cannot be reaped in `patience_s` seconds."""
     deadline = machine.running_s() + patience_s
     for pid in zombies:
         if not _is_reaped(pid, deadline):
@@ -91,7 +94,7 @@ def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
 
 
 def _is_reaped(pid: int, until: float) -> bool:
-    with suppress(ChildProcessError):  # somebody has reaped it
+    with suppress(ChildProcessError):  # it has been reaped already
         while not machine.waitpid(pid, os.WNOHANG)[0]:
             if machine.running_s() > until:
                 return False

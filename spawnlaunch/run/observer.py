@@ -1,4 +1,7 @@
-"""What optional parts of a launch hear of its workers: `walk` hands them in, and run knows none."""
+"""Events of the workers, as optional parts of a launch get them.
+
+`walk` hands the observers in; `run` knows none of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Hears what happens on this node; each defines the methods for what it is interested in."""
+    """A receiver of the events on this node; subclasses define the methods that they need."""
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running], /) -> None:
         """The workers of an attempt were started; `running` has by rank those that could be."""
@@ -36,16 +39,22 @@ class Observer:
         """The launcher says something about the launch."""
 
     def stacks_wanted(self, ranks: Iterable[tuple[launches.Worker, int]], heading: str) -> None:
-        """Someone asks where these workers are, each with its pid; `heading` is why, or ""."""
+        """A signal or a hang asks where these workers are, each with its pid.
+
+        `heading` is the reason, or "".
+        """
 
     def stacks_told(self, told: Any) -> None:
-        """Where the workers are was shown; `told` is that for the other nodes, or None."""
+        """The places of the workers were shown.
+
+        `told` is the record of them for the other nodes, or None.
+        """
 
     def compared(self, told: Sequence[Any], world_size: int) -> None:
-        """Every node has told where its workers are; this node compares them."""
+        """Every node has reported where its workers are; this node compares the reports."""
 
     def silent(self, is_silent: bool) -> None:
-        """All workers here write nothing, or one of them writes again."""
+        """All workers on this node have become silent, or one of them writes again."""
 
     def ran(self) -> None:
         """All workers of an attempt have ended."""

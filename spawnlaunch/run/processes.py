@@ -1,7 +1,7 @@
-"""The processes of the workers: they are started, signalled and reaped here.
+"""The processes of the workers, which this module starts, signals and reaps.
 
-A pidfd of each tells when it has ended. What it has left is killed before it is reaped: while a
-zombie keeps its number, no other process can have it.
+A pidfd of each worker tells when it has ended. The processes that it has left are killed before it
+is reaped: while a zombie keeps its number, no other process can have it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from spawnlaunch.run import preload
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
-AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
+AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans of unknown workers: first, at most
 
 
 class Running(records.NamedTuple):
-    """A worker that was started and has not been reaped, so that its pid is its own."""
+    """A worker that was started and has not been reaped, so that no other process has its pid."""
 
     worker: launches.Worker
     pid: int
@@ -39,15 +39,17 @@ class Running(records.NamedTuple):
 
 
 class Processes:
-    """The workers of a launch, and below them whatever they have started.
+    """The workers of a launch, and below them all processes that they have started.
 
     `caught` are the signals that this process has handlers for. `is_well` tells whether nothing
-    has gone wrong: then what workers leave that have ended well may go on. `on_exit` is told of
-    each end. What a worker has used that ended well is asked for --result and --record only.
+    has gone wrong: then processes that workers with status 0 leave may go on. `on_exit` is called
+    for each end. The usage of a worker with status 0 is read for --result and --record only.
 
     The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
     Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
-    failure was the first).
+    failure was the first). Once all have ended, the way of the status: Cause.status ->
+    Supervisor.run -> attempts.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
+    -> entry.main, which exits.
     """
 
     def __init__(
@@ -60,9 +62,9 @@ class Processes:
         self._is_well, self._on_exit = is_well, on_exit
         self.by_rank: dict[int, Running] = {}
         self._former_sessions: set[int] = set()  # by the pids of workers that are no more
-        self._well: set[int] = set()  # ranks that ended well: what they have left may go on
-        # Workers that have ended, each with a number that is 0 where it exited with 0 (what it is
-        # else is of several kinds); and, of one that is reaped already, its status and its usage.
+        self._well: set[int] = set()  # ranks that ended well: their leftovers may go on
+        # Workers that have ended, each with a number that is 0 after an exit with 0 (else it is
+        # of several kinds); and, of a worker that is reaped already, its status and its usage.
         self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
         # By rank: when it was told to end first; whether it was dying already then, by itself; and
@@ -74,7 +76,10 @@ class Processes:
         self, workers: Sequence[launches.Worker], become: starting.BecomeWorker,
         image: preload.Image | None,
     ) -> None:  # fmt: skip
-        """Fork the workers, or have the image do it. Caught signals wait until all are there."""
+        """Fork the workers, or have the image fork them.
+
+        Caught signals wait until all are there.
+        """
         self._former_sessions, self._well, self._zombies = set(), set(), []
         self._sent, self._told = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
@@ -106,7 +111,7 @@ class Processes:
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
 
     def _watch(self, worker: launches.Worker, pid: int, since: float) -> None:
-        """Wait for its end, at once: epoll tells the order of the ends that come after this."""
+        """Wait for the worker's end from now on: epoll tells the order of the ends that follow."""
         running = Running(worker, pid, machine.open_pidfd(pid), since)
         self.by_rank[worker.rank] = running
         if running.pidfd is not None:
@@ -117,26 +122,26 @@ class Processes:
                 self.by_rank[worker.rank] = running._replace(pidfd=None)
 
     def _set_up(self, guard: int, ends: Mapping[int, int]) -> None:
-        """In a fork of the guard, to become a worker: have these pipes, and die with the guard."""
+        """In a fork of the guard, connect these pipes, and arrange to die with the guard."""
         signals.set_default(self._caught)
         machine.die_with_parent(guard)
         self._output.take(ends)
 
     def finish(self) -> None:
-        """Nobody runs any more, and nobody will be waited for."""
+        """Stop waiting: no worker runs any more."""
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
             self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
-        """Those of these ranks that run, in their order."""
+        """The running workers of these ranks, in their order."""
         return [self.by_rank[rank] for rank in sorted(ranks) if rank in self.by_rank]
 
     # Signals
 
     def send(self, signum: int, ranks: frozenset[int]) -> None:
-        """SIGTERM is the worker's alone, all else is for its whole group.
+        """Send SIGTERM to the worker alone, any other signal to its whole group.
 
         A DataLoader whose processes die of a SIGTERM of their own raises in the worker, which is
         about to save.
@@ -144,7 +149,7 @@ class Processes:
         if signum in (signal.SIGTERM, signal.SIGKILL):
             for rank in ranks & self.by_rank.keys():
                 self._sent[rank] = int(signum)
-                if rank not in self._told:  # who was dying does so by itself
+                if rank not in self._told:  # a worker that was dying does so by itself
                     pid = self.by_rank[rank].pid
                     now, is_dying = machine.monotonic(), proc.is_dying(pid)
                     self._told[rank] = now, is_dying, is_dying and proc.is_zombie(pid)
@@ -154,18 +159,18 @@ class Processes:
                 signals.send(running.pid, signum)
 
     def forward(self, signum: int, ranks: frozenset[int]) -> None:
-        """Signal those of the workers that catch the signal."""
+        """Signal those workers that catch the signal."""
         for running in self.of(ranks):
             if proc.catches(running.pid, signum):
                 signals.send(running.pid, signum)
 
     def kill(self, ranks: frozenset[int]) -> None:
-        """SIGKILL for workers, and for all that is below them."""
+        """Send SIGKILL to workers, and to all processes below them."""
         self._tree.kill_below(running.pid for running in self.of(ranks))
         self.send(signal.SIGKILL, ranks)
 
     def leave(self, ranks: frozenset[int]) -> None:
-        """Wait no longer for workers that SIGKILL does not end; they are named when all is over."""
+        """Stop waiting for workers that SIGKILL does not end; they are named at the end."""
         self._tree.give_up_soon()
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
@@ -176,16 +181,16 @@ class Processes:
     # Ends
 
     def a_child_changed(self) -> bool:
-        """A worker has ended, where the kernel has no pidfds, or an orphan that we have adopted.
+        """Note the end of an adopted orphan, or of a worker where the kernel has no pidfds.
 
-        True: one of them was stopped.
+        True: a child was stopped.
         """
         for running in list(self.by_rank.values()):
             if running.pidfd is None:
                 pid, *end = machine.wait4(running.pid, os.WNOHANG)
                 if pid:
                     self._has_ended(running, end)
-        # Where there are no workers it is a child of what an import has started.
+        # Where there are no workers, it comes from a process that an import has started.
         if self.by_rank and not self._dead:
             self._loop.alarm(self.reap_dead, REAP_S)
         try:
@@ -194,7 +199,10 @@ class Processes:
             return False
 
     def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
-        """Take note of the end of a worker; its status, and what it used, where it was reaped."""
+        """Note the end of a worker.
+
+        `end` is its status and its usage, where it was reaped already.
+        """
         del self.by_rank[running.worker.rank]
         code = end[0] if end else None
         if end is None:  # a zombie still, which keeps its number
@@ -215,7 +223,7 @@ class Processes:
     def reap_dead(self) -> None:
         """Clear up after all workers that have ended in this turn, then reap them.
 
-        Together, because each look takes as long as there are orphans.
+        All together, because each look takes the longer the more orphans there are.
         """
         self._kill_orphans()
         dead, self._dead = self._dead, []
@@ -238,10 +246,10 @@ class Processes:
             machine.close(running.pidfd)
 
     def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
-        """Kill what ended workers have left.
+        """Kill the processes that ended workers have left.
 
-        While a process begins another program it shows no environment, and so seems to be nobody's.
-        Such a one is looked at again, ever more rarely.
+        While a process starts another program it shows no environment, and seems to belong to no
+        worker. Such a process is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self.by_rank.values()}
         pids |= {running.pid for running, *_ in self._dead} | self._tree.kept
@@ -256,13 +264,13 @@ class Processes:
         self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
 
     def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
-        """Tell how a worker has ended; one without a pid could not be started."""
+        """Report how a worker has ended; a worker without a pid could not be started."""
         worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
         sent = self._sent.get(worker.rank, 0)
         code = code or int(not sent and owes(worker))
         told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
         was_dying &= code != -sent  # it had not begun to die of our own signal
-        # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.
+        # Ends are seen in their order, and an exit or a SIGKILL is quick, as it dumps no core.
         began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
         tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)
         self._on_exit(

@@ -1,4 +1,4 @@
-"""Remove a directory of ours in which somebody has left something, whatever that is."""
+"""Remove a directory of ours with all that workers have left in it, however deep it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def remove_tree(directory: str) -> None:
-    """Remove a directory of ours with whatever is in it; somebody may have made it unremovable."""
+    """Remove a directory of ours with all that is in it, unless the system refuses."""
     try:
         fd = machine.open(directory, FOR_LISTING)
     except OSError:
@@ -28,10 +28,11 @@ def remove_tree(directory: str) -> None:
 
 
 def _empty(top: int) -> None:
-    """Remove what is in an open directory. Raises OSError.
+    """Remove the entries of an open directory. Raises OSError.
 
-    Directories may be nested deeper than a path or a recursion can be. So what is in one of them is
-    removed or moved up into `top`, again and again, until none has anything in it.
+    Directories may be nested deeper than a path or a recursion can be. So the entries of each
+    directory in `top` are removed or moved up into `top`, again and again, until no directory has
+    any.
     """
     while full := [name for name in machine.listdir(top) if not _is_removed(name, top)]:
         for name in full:
@@ -50,7 +51,7 @@ def _move_up(name: str, top: int) -> None:
 
 
 def _is_removed(name: str, fd: int) -> bool:
-    """Remove this from an open directory; False: it is a directory that has something in it."""
+    """Remove an entry of an open directory; False: it is a directory that has entries."""
     try:
         if stat.S_ISDIR(machine.lstat(name, dir_fd=fd).st_mode):
             machine.rmdir(name, dir_fd=fd)

@@ -1,16 +1,16 @@
-"""What many tasks of a step come to is said once: an error, or an explanation.
+"""An error or an explanation that many tasks of a step have in common is printed once.
 
-It matters where the outputs of all come together: below a daemon of the resource manager. Flags
-that cannot be are the same in every task, and rank 0 speaks of them. Any other error may be one
-node's, so the first task of each node that comes to it says it: it holds a lock that is named after
-the daemon and the error, an abstract socket as those of `world.host`, and who finds it taken is
-silent.
+That matters where the outputs of all tasks come together: below a daemon of the resource manager.
+Wrong flags are the same in every task, and rank 0 prints the error. Any other error may be one
+node's, so the first task of each node that meets it prints it: it holds a lock that is named after
+the daemon and the error, an abstract socket as those of `world.host`. A task that finds the lock
+taken is silent.
 
-Who is silent waits before it ends. srun --kill-on-bad-exit ends all tasks with the first, and the
-one that speaks may not have come so far. Who waits and is ended so has the status of the error all
-the same: else srun's own were 143, and no batch script could tell a slip, which comes again with
-every attempt, from what another attempt may mend. Where there is no daemon all speak: better a line
-that is repeated than one that is lost.
+A silent task waits before it ends. srun --kill-on-bad-exit ends all tasks with the first, and the
+task that prints may not have come so far. A task that is killed while it waits has the status of
+the error all the same: else srun's own were 143, and no batch script could tell a wrong command
+line, which fails in every attempt, from an error that another attempt may mend. Where there is no
+daemon all tasks print: a repeated line is better than a lost one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by thems
 
 
 def daemon_of_many(environ: identity.Environ) -> int | None:
-    """The daemon above this task, which brings together what all of them write.
+    """The daemon above this task, which brings together the output of all tasks.
 
     None where nothing has started tasks, for the only task, and in a batch script or a shell.
     """
@@ -49,7 +49,7 @@ def daemon_of_many(environ: identity.Environ) -> int | None:
 def refuse(
     error: errors.UsageError, environ: identity.Environ, program: str = "spawnlaunch", *argv: str
 ) -> None:
-    """Say the error, or leave it to another task; among several tasks this is the process's end.
+    """Print the error, or leave it to another task; among several tasks this ends the process.
 
     The launchers of other nodes, where `argv` has any, are told, and wait for this one no longer.
     """
@@ -89,7 +89,10 @@ def _answer(
 
 
 def _say_for_the_node(line: str, daemon: int) -> object:
-    """The result is the lock, which is held as long as there is a reference to it."""
+    """Print the line, unless another task of this node holds the lock.
+
+    The result is the lock, which is held as long as there is a reference to it.
+    """
     name = f"\0spawnlaunch-error-{daemon}-{crc32(line.encode(errors='backslashreplace'))}"
     lock = host.claim(name)
     if lock:  # else another task has said it, or is about to

@@ -1,11 +1,11 @@
-"""Workers that a signal has stopped: nobody can use its grace, or say anything, meanwhile.
+"""Workers that a signal has stopped: meanwhile they can neither use their grace nor write.
 
 the launch is stopped as a whole (SIGTSTP)   every grace stands until it goes on
 a worker that was told to end is stopped     its grace stands, and STOPPED_S later it is continued
-any other worker is stopped                  it stays so; that nobody writes anything is no hang
+any other worker is stopped                  it stays so; the silence of all workers is no hang
 
-The kernel tells by SIGCHLD. It does not tell of a process that a debugger holds, or that is frozen
-in a cgroup of its own.
+The kernel reports a stop by SIGCHLD. It does not report a process that a debugger holds, or that is
+frozen in a cgroup of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spawnlaunch.run.processes import Processes
 
 
 class Stops:
-    """Which workers are stopped."""
+    """The workers of a launch that are stopped."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Stops:
         self._pids: set[int] = set()  # of children; a number is a worker's while that one runs
 
     def workers(self) -> dict[int, int]:
-        """The pids of those who are stopped, by their ranks."""
+        """The pids of stopped workers, by their ranks."""
         running = self._processes.by_rank.items()
         return {rank: one.pid for rank, one in running if one.pid in self._pids}
 
     def hear(self) -> None:
-        """Take note of who was stopped, and who goes on."""
+        """Note which workers were stopped, and which go on."""
         before = self.workers()
         with suppress(AttributeError, OSError):  # there is none, or no waitid (macOS)
             while told := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
@@ -50,7 +50,7 @@ class Stops:
             self._on_change()
 
     def heed(self) -> bool:
-        """Do what follows from who is stopped, and from the launch's state: does its time stand?"""
+        """Act on stopped workers and the launch's state; the result is whether the time stands."""
         rules, loop = self._rules(), self._loop
         is_one_told = (
             rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
@@ -61,6 +61,6 @@ class Stops:
 
     def _continue(self) -> None:
         stopped = frozenset(self.workers())
-        self._pids.clear()  # one that is not ours to signal has no more time than others
+        self._pids.clear()  # a worker that we may not signal has no more time than others
         if not self._rules().is_suspended:
             self._processes.send(signal.SIGCONT, stopped)

@@ -1,7 +1,7 @@
-"""Wait for events, in one loop, and tell the decisions of each.
+"""Wait for events in one loop, and pass each of them to the decisions.
 
-Events are the ends of workers, signals, times, and what the launcher passes on. `decisions` decides
-what follows from one, and calls this file or `processes`, which has the workers themselves.
+Events are the ends of workers, signals, times, and signals that the launcher passes on. `decisions`
+decides the actions that follow, and calls this file or `processes`, which has the workers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 ARE_YOU_THERE = 0  # it is to be read, and asks for nothing
 SETTLED_S = 1.0  # in which the workers need the processors to start
-ALIKE_S = 1.0  # in which all ranks come to what a wrong command line brings the first to
+ALIKE_S = 1.0  # in which all ranks meet the error of a wrong command line that the first has met
 
 
 class Supervisor:
-    """The workers of one launch on this machine, and the decisions about them."""
+    """The workers of one launch on this machine, with the decisions about them."""
 
     rules: decisions.Decisions  # of this attempt
 
@@ -50,7 +50,7 @@ class Supervisor:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = events.Loop(self._follow)
-        # The hub tells what a worker alone on another node said last, and the record has it.
+        # The hub reports the last output of a worker alone on its node, and --record keeps it.
         self._has_gang = launch.resolution.gathering is not None
         is_told = self._has_gang or bool(request.record)
         hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
@@ -66,22 +66,22 @@ class Supervisor:
         self._stops: stops.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
-        self._was_told = False  # to end, by somebody
-        self._unsaid = ""  # of a failure that all ranks may have alike
+        self._was_told = False  # whether a signal or a time limit has asked for the end
+        self._unsaid = ""  # of a failure that all ranks may share
         self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
     def add(self, observer: Observer) -> None:
-        """Have it hear what happens from now on."""
+        """Let the observer hear what happens from now on."""
         self._observers.append(observer)
 
     def drop(self, observer: Observer) -> None:
-        """Have it hear nothing more."""
+        """Let the observer hear nothing more."""
         self._observers.remove(observer)
 
     def run(self, workers: Sequence[launches.Worker]) -> exits.LaunchResult:
-        """Start the workers and see them to their end; then others may be run."""
+        """Start the workers and see them to their end; then `run` may be called again."""
         self._begin(workers)
         while self.rules.running:
             self.loop.turn()
@@ -134,12 +134,12 @@ class Supervisor:
         return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
-        """The workers have started: now there is time for what is not needed at once."""
+        """Publish the pids: the workers have started, so there is time for it."""
         pids = self.pids()
         self.output.publish(pids)
 
     def _look_at_script(self) -> None:
-        """Say it where a script expects its local rank as an argument, and is given none.
+        """Warn where a script expects its local rank as an argument, and gets none.
 
         The workers are about to read it too.
         """
@@ -155,9 +155,9 @@ class Supervisor:
             self.output.say(local_rank.advice(request, text))
 
     def listen_for_end(self) -> bool:
-        """Handle what has come in; True: somebody has asked for the end of the launch.
+        """Handle the events that have come in; True: one of them asks for the end of the launch.
 
-        Nobody runs now. While the launch is stopped, this waits until it goes on or is to end.
+        No worker runs now. While the launch is stopped, this waits until it goes on or is to end.
         """
         self.loop.turn(0)
         while self.rules.is_suspended and not self.rules.is_told_later:
@@ -167,8 +167,8 @@ class Supervisor:
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.
 
-        The result is status and words of a launch that has ended by that; None: it goes on.
-        Raises UsageError where they cannot be imported, or not be forked then.
+        The result is None, or status and message where the launch has ended by the import.
+        Raises UsageError where the modules cannot be imported, or this process not be forked then.
         """
         if not self.tree.adopts:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
@@ -184,27 +184,27 @@ class Supervisor:
         return image.failure() if not self.rules.cause else (self.rules.status, "")
 
     def kill(self) -> None:
-        """SIGKILL for every worker that still runs, and for what is below it."""
+        """Send SIGKILL to every worker that still runs, and to all processes below it."""
         self._processes.kill(self.rules.running)
 
     def look(self, for_s: float) -> bool:
-        """Take note of what happens for a moment; False: there is a cause to end the launch."""
+        """Handle events for `for_s` seconds; False: there is a cause to end the launch."""
         self.loop.turn(for_s)
         return self.rules.cause is None
 
     # Events
 
     def listen(self, launcher: int | None = None) -> None:
-        """Take note of signals to this process, and of what the launcher passes on by its pipe.
+        """Watch for signals to this process, and for those that the launcher passes on by its pipe.
 
-        Without one we are the launcher ourselves.
+        Without a pipe this process is the launcher.
         """
         self.loop.watch(self._pipe.fd, partial(self._read_signals, launcher is not None))
         if launcher is not None:
             self.loop.watch(launcher, partial(self._read_launcher, launcher))
 
     def _read_signals(self, is_guard: bool) -> None:
-        """Those that mean to end the job are events."""
+        """Handle the signals of this process; those that mean to end the job go to the rules."""
         for signum in self._pipe.read():
             if signum != signal.SIGCHLD:
                 rules = self.rules
@@ -215,7 +215,7 @@ class Supervisor:
             self._stop_help().hear()
 
     def _read_launcher(self, pipe: int) -> None:
-        """Signals that it has got, and its end."""
+        """Handle the signals that the launcher has got, and its end."""
         numbers = machine.read(pipe, 4096)
         for number in numbers:
             if number == ARE_YOU_THERE:
@@ -234,7 +234,7 @@ class Supervisor:
             observer.told_to_end(signum)
 
     def stacks_told(self, told: Any) -> None:
-        """Where the workers are was shown; `told` is that for the other nodes."""
+        """Pass on that the workers' places were shown; `told` is the record for other nodes."""
         self.rules.stacks_told()
         for observer in self._observers:
             observer.stacks_told(told)
@@ -257,7 +257,7 @@ class Supervisor:
             self._time_up()
 
     def _time_up(self) -> None:
-        self._processes.reap_dead()  # who has ended does not still run
+        self._processes.reap_dead()  # a worker that has ended does not run any more
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
@@ -279,7 +279,7 @@ class Supervisor:
                 for observer in self._observers:
                     observer.failed(failure)
 
-    # What is decided
+    # Actions that the decisions ask for
 
     def set_deadline(self, after_s: float | None) -> None:
         self.loop.alarm(self._time_up, after_s)
@@ -302,7 +302,7 @@ class Supervisor:
         self.note("said", what=what if isinstance(what, str) else what.kind, words=words)
 
     def note(self, kind: str, **values: object) -> None:
-        """Tell what the launcher says about the launch."""
+        """Pass on to the observers what the launcher says about the launch."""
         for observer in self._observers:
             observer.noted(kind, **values)
 
@@ -320,22 +320,22 @@ class Supervisor:
             observer.resumed()
 
     def silent(self, is_silent: bool) -> None:
-        """The workers write nothing, or one of them writes again."""
+        """Pass on whether all workers are silent."""
         for observer in self._observers:
             observer.silent(is_silent)
 
     def compare(self, told: Sequence[Any], world_size: int) -> None:
-        """Have what all nodes have told of their workers compared."""
+        """Have the observers compare what all nodes have reported of their workers."""
         for observer in self._observers:
             observer.compared(told, world_size)
 
     def end(self, result: exits.LaunchResult) -> None:
-        """The launch has ended."""
+        """Tell the observers that the launch has ended."""
         for observer in self._observers:
             observer.ended(result, lambda: self.rules.was_told_to_end)
 
     def _follow(self) -> bool:
-        """Do what follows from a turn of the loop; whether the launch's time stands."""
+        """Act after a turn of the loop; the result is whether the launch's time stands."""
         if self.launch.limit_s is not None:
             was_told, self._was_told = self._was_told, self.rules.was_told_to_end
             if self._was_told and not was_told:

@@ -1,8 +1,9 @@
-"""A launcher that cannot take part tells the launchers of the other nodes, and then ends.
+"""A launcher that cannot take part tells the other nodes' launchers before it ends.
 
-It says to the hub with which status it ends, and why, and tries for some seconds if no hub is there
-yet. If it was to have the hub itself, it listens for as long, and tells those who come. The rules
-are the gang's (`hub`, `member`): who has neither the run's name nor its token is not believed.
+It tells the hub the status with which it ends, and why; while there is no hub yet, it tries for
+some seconds. If it was to have the hub itself, it listens for as long, and tells the launchers that
+connect. The rules are the gang's (`hub`, `member`): a launcher that has neither the run's name nor
+its token is not believed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from spawnlaunch.gang.settings import settings_of
 from spawnlaunch.outcome import failures
 from spawnlaunch.world import identity, lookup
 
-SAID_S = 1.0  # what takes longer is said
+SAID_S = 1.0  # a longer message is printed
 TURN_S = 0.25
-MOST_S = 2 * phases.NEAR_S  # in which it runs: who was stopped has still to tell it
+MOST_S = 2 * phases.NEAR_S  # in which it runs: a stopped launcher has still to tell the hub
 
 
 def tell(
@@ -32,9 +33,9 @@ def tell(
     words: str,
     signum: int = 0,
 ) -> bool:
-    """Tell the others that this launcher ends with a status, or by a signal; whether it is known.
+    """Tell the other launchers that this one ends with a status, or by a signal.
 
-    The launch has others.
+    The launch must have other launchers. The result is whether the hub knows it.
 
     Takes some milliseconds where they are there, else about `NEAR_S` seconds.
     """
@@ -46,20 +47,20 @@ def tell(
         endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
         found = _found(endpoint)
     except (errors.UsageError, OSError):
-        return False  # nobody would believe it, or the others cannot find it either
+        return False  # it would not be believed, or the others cannot find the hub either
     loop = events.Loop()
     where = f"{gathering.host}:{gathering.port}"
     telling = f"telling the other launchers, which meet at {where}: up to {phases.NEAR_S:g} s"
     loop.alarm(lambda: say.say([telling]), SAID_S)
     if gathering.is_hub is not False:
-        if gathering.again:  # they wait for the one that is started next
+        if gathering.again:  # the others wait for the launcher that is started next
             return False
         here = endpoint._replace(ports=1) if gathering.is_hub is None else endpoint
         try:
             server = Server(
                 loop, here, settings, who, lambda _: None, found=found, clock=machine.running_s
             )
-        except OSError:  # another launcher of this machine has it, or nobody can
+        except OSError:  # another launcher of this machine has the hub, or none can
             pass
         else:
             cause = failures.Cause("unable", gathering.name, code=status, words=words)
@@ -82,7 +83,7 @@ def tell(
 
 
 def _found(endpoint: link.Endpoint) -> list[lookup.Found]:
-    """The endpoint's addresses, if they are known soon. Raises OSError."""
+    """The endpoint's addresses, if the lookup takes little time. Raises OSError."""
     if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
         return []
     ask = partial(lookup.find, (endpoint.host,), endpoint.port)
@@ -108,7 +109,7 @@ def _turn_until(loop: events.Loop, is_over: Callable[[], bool]) -> None:
 
 
 class Speaker:
-    """A member that has no workers, and ends as soon as the hub has heard that."""
+    """A member that has no workers, and ends as soon as the hub has got its message."""
 
     def __init__(self, loop: events.Loop, endpoint: link.Endpoint, hello: messages.Hello) -> None:
         self._loop = loop
@@ -118,7 +119,7 @@ class Speaker:
         self._member = its.member
 
     def speak(self) -> bool:
-        """Whether the hub has heard it."""
+        """Send the message; the result is whether the hub has got it."""
         self._member.begin()
         _turn_until(self._loop, lambda: self._is_over)
         absent = self._cause.words if self._cause and self._cause.kind == "absent" else ""

@@ -1,9 +1,9 @@
-"""The processes that a launch has started: find them, end them, and say why one stays.
+"""The processes that a launch has started: how they are found and ended, and why one stays.
 
 The first means is descent: the guard (or the launcher, once the guard is gone) is a subreaper, so
 whatever a worker starts stays below it, setsid and double fork included. The second means is the
-mark that each worker has in its environment and that its children inherit: it tells whose orphan
-an orphan is, and finds all of them where there is no subreaper.
+mark that each worker has in its environment and that its children inherit: it tells which worker an
+orphan comes from, and finds all of them where there is no subreaper.
 
 A pid is only a number, and another process may get it between a look and a signal. So a process is
 known by pid and start time; it is signalled through a pidfd, opened before the last look.
@@ -27,10 +27,10 @@ EXEC_S = 0.5  # in which a process that begins another program has its environme
 
 
 def kill_groups(processes: Iterable[proc.Process]) -> None:
-    """SIGKILL for the process groups of these processes, which are in sessions of ours.
+    """Send SIGKILL to the process groups of these processes, which are in sessions of ours.
 
-    Where each process starts another and ends, all may be gone when they have been looked at one
-    by one. A group is signalled at once: fork(2) gives no child to a process that is to die.
+    Where each process starts another and ends, all may be gone before each is signalled alone. A
+    group is signalled as a whole: fork(2) gives no child to a process that is to die.
     """
     try:
         own = machine.getsid(0)
@@ -42,7 +42,7 @@ def kill_groups(processes: Iterable[proc.Process]) -> None:
 
 
 def send(signum: int, processes: Iterable[proc.Process]) -> None:
-    """Signal each process that is still the one that was looked at."""
+    """Signal each process that still has its pid."""
     for process in processes:
         if process.dead:
             continue
@@ -63,7 +63,7 @@ def reap(pids: Iterable[int]) -> None:
 
 
 def reap_all_but(kept: Container[int]) -> None:
-    """Reap zombies as the kernel names them, until one is in `kept`: somebody else reaps that."""
+    """Reap zombies as the kernel names them, until one is in `kept`: another part reaps that."""
     with suppress(OSError):
         while ended := machine.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid in kept:
@@ -72,37 +72,37 @@ def reap_all_but(kept: Container[int]) -> None:
 
 
 def mark_of(pid: int) -> str:
-    """The mark in the environment that a process was started with; "": none, or not ours to see."""
+    """The mark in a process's first environment; "": there is none, or we may not read it."""
     return (proc.environ(pid) or {}).get(environment.MARK, "")
 
 
 def marked(run: str) -> list[proc.Process]:
-    """All living processes that bear the mark of the run."""
+    """All living processes that have the mark of the run."""
     living = (process for process in proc.everything() if not process.dead)
     return [process for process in living if mark_of(process.pid).startswith(f"{run}.")]
 
 
 class Tree:
-    """The processes below this one, of which some are workers and the others are what they left.
+    """The processes below this one: workers, and processes that workers have left.
 
-    `foreign` are children that this process had before the launch: they and what they start are
-    left alone.
+    `foreign` are children that this process had before the launch: they and the processes that
+    they start are left alone.
     """
 
     def __init__(self, run: str, adopts: bool, foreign: Iterable[proc.Process] = ()) -> None:
-        self.kept: set[int] = set()  # children that are not ended, nor what they start
-        self.patience_s = failures.STUCK_S  # with what the workers have left
+        self.kept: set[int] = set()  # children that are spared, with all that they start
+        self.patience_s = failures.STUCK_S  # with the processes that workers have left
         self._run = run
         self.adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)
 
     def kill_orphans(self, kept: Container[int], ranks: Collection[int], ended: set[int]) -> bool:
-        """Kill what workers that have ended have left, and reap what has died of it.
+        """Kill the processes that ended workers have left, and reap those that died of it.
 
         `kept` are pids of children that are not touched, `ranks` those that run, and `ended` the
-        sessions of former workers. As long as anybody is in a session, no other process gets its
-        number; so one that is empty is taken out of `ended`.
-        The result is whether there is an orphan that nobody seems to have left.
+        sessions of former workers. As long as any process is in a session, no other process gets
+        its number; so a session that is empty is taken out of `ended`.
+        The result is whether there is an orphan that belongs to no worker that can be seen.
         """
         if self.adopts and not proc.is_proc_ours():
             reap_all_but(kept)  # to find those that live takes long, and is left for the end
@@ -125,14 +125,14 @@ class Tree:
         send(signal.SIGKILL, [one for one in theirs if self._is_left(one, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
-        """SIGKILL for children of this process, and for all that is below them."""
+        """Send SIGKILL to children of this process, and to all processes below them."""
         send(signal.SIGKILL, proc.below(filter(None, map(proc.look, pids))))
 
     def _is_left(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
         """Whether a process belongs to a worker that has ended.
 
-        One that has given up session, environment and parents alike cannot be told from the
-        business of a running worker, and stays until no worker is running.
+        A process that has given up session, environment and parents cannot be told from those of a
+        running worker, and stays until no worker is running.
         """
         if not running:
             return True
@@ -140,13 +140,13 @@ class Tree:
         return rank not in running if run == self._run else process.session in ended
 
     def give_up_soon(self) -> None:
-        """Something has not died of SIGKILL: at the end nothing is waited for long."""
+        """Wait only briefly at the end, because a process has not died of SIGKILL."""
         self.patience_s = decisions.LAST_S
 
     def end(self, patience_s: float) -> list[proc.Process]:
-        """Kill everything of the run that is left; the result is what did not die in that time.
+        """Kill all processes of the run that are left; return those that live after `patience_s`.
 
-        What is killed may just have started something, so this looks again until nothing is found.
+        A killed process may just have started another, so this looks again until none is found.
         """
         seen = machine.running_s()
         deadline = seen + patience_s
@@ -162,7 +162,7 @@ class Tree:
         return []
 
     def living(self) -> list[proc.Process]:
-        """All of the run that is left."""
+        """All processes of the run that are left."""
         orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
@@ -175,8 +175,9 @@ class Tree:
     def _orphans(self) -> list[proc.Process]:
         """Our children that live.
 
-        Whoever ends hands on its children to us, perhaps after the list was read: a look at which
-        somebody had ended is repeated (but for one whom a debugger keeps from being reaped).
+        A process that ends hands its children on to us, perhaps after the list was read. So a look
+        at which a process had ended is repeated (unless a debugger keeps that process from being
+        reaped).
         """
         ended: set[int] = set()
         while proc.has_children():
@@ -213,8 +214,8 @@ def _await_deaths(processes: Iterable[proc.Process], at_most_s: float) -> None:
 
 
 def exit_code(zombie: int) -> int:
-    """How a process ended that nobody can wait for, as waitpid(2) has it. Raises OSError.
+    """How a process ended that cannot be waited for, as waitpid(2) has it. Raises OSError.
 
-    It is the last field of /proc/PID/stat (proc(5)), and 0 for one that we may not look into.
+    It is the last field of /proc/PID/stat (proc(5)), and 0 for a process that we may not look into.
     """
     return int(proc.stat(str(zombie))[-1]) if proc.is_proc_ours() else 0

@@ -1,8 +1,8 @@
-"""A launcher that cannot take part in a launch of several nodes: where the others are.
+"""A launcher that cannot take part in a launch of several nodes: how it finds the others.
 
-They would wait for it until join_timeout; `telling` tells them. Where they meet is looked for in
-what can be read of the flags and of the environment: an error in one flag says nothing about the
-others. Where there are no others, little is done.
+They would wait for it until join_timeout; `telling` tells them. The place where they meet is looked
+for in the flags and in the environment as far as these can be read: an error in one flag says
+nothing about the others. Where there are no other launchers, little is done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from spawnlaunch.workers import launches  # not at run time: it may be what is missing
+    from spawnlaunch.workers import launches  # not at run time: typing may be missing
 
 # Fields of Request that say where launchers meet. Without any of the first their place is unknown.
 NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")
@@ -30,11 +30,11 @@ FIELDS = frozenset((
 
 
 def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
-    """Tell the others of this command line's launch, if it has any; whether one of them knows.
+    """Tell the other launchers of this command line's launch; the result is whether one knows.
 
-    `how` this one ends is its status, the words, and the signal if it is by one.
+    `how` this one ends is its status, the words, and the signal if it ends by one.
 
-    Why this one ends has been said; what the system refuses here says nothing more.
+    The caller has printed why this one ends; what the system refuses here is not printed.
     """
     with suppress(OSError):
         request = _readable(argv, environ)
@@ -45,7 +45,7 @@ def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
 
 
 def tell_of(launch: launches.Launch, *how: Any) -> None:
-    """The same for a launch that has had no workers."""
+    """Tell the other launchers of a launch that has had no workers."""
     with suppress(OSError):
         if launch.resolution.gathering:
             _tell(launch.request, launch.resolution, launch.environ, *how)
@@ -58,7 +58,7 @@ def _tell(*what: Any) -> bool:
 
 
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
-    """What the flags say of the place where launchers meet; None where that cannot be known."""
+    """The flags that say where launchers meet; None where that cannot be known."""
     said: dict[str, Any] = {}
     typed, _ = parsing.read_flags(argv, lenient=True)
     for flag, text, name in (*_exported(environ, typed), *typed):
@@ -72,7 +72,7 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
                 return None
             if flag.field == "nnodes":
                 said["nnodes"] = values.nnodes("2")
-        if flag.field == "node_rank":  # whatever it is, the backend follows from it
+        if flag.field == "node_rank":  # the backend follows from any value of it
             said.setdefault("rdzv_backend", "static")
     if said.get("explain"):
         return None
@@ -89,7 +89,7 @@ def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]
 
 
 def _resolved(request: Request, environ: Mapping[str, str]) -> identity.Resolution | None:
-    """What follows from that; where it contradicts itself, from less and less of the sizes."""
+    """The resolution of these flags; sizes are left out where they contradict each other."""
     alone = request._replace(node_rank=None)
     fewer = alone._replace(nnodes=None, spares=0)
     for each in (request, alone, fewer, fewer._replace(nnodes=values.nnodes("2"))):

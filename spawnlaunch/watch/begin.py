@@ -1,8 +1,8 @@
-"""--record: the process that takes samples, started by the launcher, and the pipe to it.
+"""--record: how the launcher starts the process that takes samples, and the pipe to it.
 
-What the launch is stands in the record before there is that process, which gets through the pipe
-what the guard tells. The pipe's end is the end of the record: nobody has to stop the recorder,
-whatever becomes of launcher and guard.
+The description of the launch is in the record before that process starts, which gets the guard's
+events through the pipe. The pipe's end is the end of the record: no process has to stop the
+recorder, whatever becomes of launcher and guard.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spawnlaunch.outcome import failures
 from spawnlaunch.workers import files, launches
 
 MOST_CHARS = 80  # of a run's name in that of a file
-PATIENCE_S = 10.0  # with the recorder at the end: for what it has still to write
+PATIENCE_S = 10.0  # with the recorder at the end: for its last lines
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE = """import sys; sys.path[0] = {!r}
 try:  # the package may be another one by now
@@ -41,7 +41,8 @@ except Exception as error:
 def recorded(launch: launches.Launch, told: Mapping[str, Any]) -> Iterator[int]:
     """Record the launch; the value of the context is a pipe for its events.
 
-    `told` is what --explain=json prints of it. Raises UsageError where no record can be written.
+    `told` is the launch as --explain=json prints it.
+    Raises UsageError where no record can be written.
     """
     command = [sys.executable, "-m", "spawnlaunch", *launch.argv]
     begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
@@ -55,10 +56,10 @@ def recorded(launch: launches.Launch, told: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _end(pid: int, pipe: int, path: str) -> None:
-    """Wait until the record is written, and say so if its process died before the launch ended.
+    """Wait until the record is written; print a line if its process died before the launch ended.
 
-    The launcher may have reaped it with others: then only the pipe tells that nobody reads it. A
-    signal that means to end the job ends the wait.
+    The launcher may have reaped it with others: then only the pipe tells that no process reads it.
+    A signal that means to end the job ends the wait.
     """
     poller = machine.poll()
     poller.register(pipe, 0)
@@ -77,7 +78,7 @@ def _end(pid: int, pipe: int, path: str) -> None:
 
 
 def _status(pid: int) -> int | str:
-    """The recorder's wait status, or why it is not waited for any longer."""
+    """The recorder's wait status, or the reason why the wait is over."""
     waited = (signals.STOP | {signal.SIGCHLD}) & signals.watched()
     machine.pthread_sigmask(signal.SIG_BLOCK, waited)
     ear = events.Ear(events.SignalPipe(waited))
@@ -97,11 +98,11 @@ def _status(pid: int) -> int | str:
 
 
 def _begun(launch: launches.Launch, start: str) -> str:
-    """The path of a new file for this launch on this node, whose beginning is in it.
+    """Begin a file for this launch on this node; the result is its path.
 
-    It bears the time (UTC), with which the name of a run begins that this launcher has named; that
-    name, which all nodes share; the number of the node, or the host's name where the launchers have
-    not met yet; and a number that is by chance no other's.
+    The name has the time (UTC), which is also the beginning of a run's name that this launcher has
+    chosen; that name, which all nodes share; the number of the node, or the host's name where the
+    launchers have not met yet; and a random number.
     """
     directory, world = launch.request.record or ".", launch.resolution.world
     number = world.node_rank
@@ -125,7 +126,7 @@ def _begun(launch: launches.Launch, start: str) -> str:
 def _spawned(path: str, mark: str, blocked: Iterable[int]) -> tuple[int, int]:
     """Start the recorder, with these signals blocked: its pid, and the pipe to it.
 
-    It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
+    It has a process group of its own, so that a Ctrl-C that ends the workers does not end it.
     """
     inlet, outlet = machine.pipe()
     try:

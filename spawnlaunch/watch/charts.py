@@ -2,7 +2,7 @@
 
 Ranks differ by colour, by the pattern of the line, and by their number at its end, so that a print
 in black and white can be read. Marked ranks have thick lines. page.js zooms a chart by the viewBox
-of what is in its class `plot`.
+of its elements of class `plot`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FEW = 12  # ranks, each with its number at the end of its line
 EDGE = 3  # of the plot, for the width of lines
 SPAN = WIDTH - LEFT - RIGHT
 LEAST = 1e-300  # a smaller value is none
-ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # what a terminal takes for colours
-# What no XML may have, and what turns the direction of text.
+ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # the escapes by which a terminal sets colours
+# Characters that XML may not have, and those that turn the direction of text.
 UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
 
 
 def words(text: object) -> str:
-    """As HTML and XML; what cannot be printed is written as an escape."""
+    """The text for HTML and XML; unprintable characters are written as escapes."""
     plain = ESCAPES.sub("", str(text)).replace("\r\n", "\n")
     shown = UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], plain)
     return escape(shown)
@@ -45,7 +45,7 @@ def lines(
     marked: Collection[int] = (),
     by: float = 1.0,
 ) -> str:
-    """A chart of a figure of all ranks, divided by `by`; "" where nothing is known of it."""
+    """A chart of one figure of all ranks, divided by `by`; "" where no value is known."""
     points = {rank: parts for rank, curve in curves.items() if (parts := _parts(curve, by))}
     if not points:
         return _odd(curves)
@@ -73,7 +73,7 @@ def lines(
 
 
 def _odd(curves: Mapping[int, story.Curve]) -> str:
-    """Where values are no numbers, as the loss of a training that has diverged."""
+    """A line on ranks with values that are no numbers, as the loss of a diverged training."""
     first = {
         rank: next((x for x, y in curve if y is not None and not math.isfinite(y)), None)
         for rank, curve in curves.items()
@@ -84,7 +84,7 @@ def _odd(curves: Mapping[int, story.Curve]) -> str:
 
 
 def _parts(curve: story.Curve, by: float) -> list[list[tuple[float, float]]]:
-    """The parts of a curve between places where nothing is known."""
+    """The parts of a curve between the places without a known value."""
     parts: list[list[tuple[float, float]]] = [[]]
     for x, y in curve:
         if y is not None and math.isfinite(y / by):
@@ -95,7 +95,7 @@ def _parts(curve: story.Curve, by: float) -> list[list[tuple[float, float]]]:
 
 
 class _Scale:
-    """Where a time and a value are drawn."""
+    """The scales of time and value."""
 
     def __init__(self, low: float, high: float, until_s: float) -> None:
         self.low, self.high = low, high
@@ -114,7 +114,7 @@ class _Scale:
 def plot(
     width: float, top: float, height: float, drawn: Iterable[str], data: Mapping[str, object]
 ) -> str:
-    """What is drawn over time, cut off at the edges when it is zoomed."""
+    """An area over time, cut off at its edges when it is zoomed."""
     told = "".join(f' data-{name}="{words(value)}"' for name, value in data.items())
     place = f'x="{LEFT}" y="{top:g}" width="{width:g}" height="{height:g}"'
     return (
@@ -126,7 +126,7 @@ def plot(
 def svg(
     width: float, height: float, drawn: Sequence[str], label: str, kind: str = "picture"
 ) -> str:
-    """The picture, as wide as the page is."""
+    """An SVG picture, as wide as the page."""
     return (
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{words(label)}" xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}</svg>'
@@ -134,7 +134,7 @@ def svg(
 
 
 def nice(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten, or the greatest number."""
+    """The least number from `value` up that is 1, 2 or 5 times a power of ten, or the greatest."""
     if value < LEAST:
         return 1.0
     power = math.floor(math.log10(value)) - 1
@@ -143,7 +143,7 @@ def nice(value: float) -> float:
 
 
 def text(x: float, y: float, said: str, anchor: str = "start", extra: str = "") -> str:
-    """Words at a place."""
+    """Text at a place."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{words(said)}</text>'
 
 
@@ -153,7 +153,7 @@ def colour(rank: int) -> str:
 
 
 def kind(rank: int) -> str:
-    """The class of what has a rank's colour: the style has other colours for dark screens."""
+    """The class of elements in a rank's colour: the style has other colours for dark screens."""
     return f"k{rank % len(COLOURS)}"
 
 

@@ -1,4 +1,4 @@
-"""What a rank's device does: from sysfs for AMD and Intel, from NVML for NVIDIA.
+"""The use of a rank's device: from sysfs for AMD and Intel, from NVML for NVIDIA.
 
 NVML is asked through nvidia-ml-py (the extra `nvidia`); without it the device is named, and its
 figures are not known. Files of sysfs, below the device's directory in /sys/bus/pci/devices:
@@ -26,20 +26,23 @@ from spawnlaunch.watch import find
 
 
 class DeviceUse(NamedTuple):
-    """A device at a moment. None: not known."""
+    """The figures of a device at a moment. None: not known."""
 
     number: int  # among all devices of the node, in the order of their addresses
     address: str
     vendor: str
     use: float | None = None  # percent of the time
-    memory: int | None = None  # bytes in use, by anybody
+    memory: int | None = None  # bytes in use, by any process
     memory_total: int | None = None
     temperature: float | None = None  # degrees Celsius
     clock: float | None = None  # MHz
 
 
 class Meter:
-    """Looks at a device once per sample, however many ranks share it; `root` is of a snapshot."""
+    """Reads each device once per sample, however many ranks share it.
+
+    `root` is of a snapshot.
+    """
 
     def __init__(self, node: hardware.Node | None = None, root: str = "") -> None:
         self._node = nodes.read(everything=False) if node is None else node
@@ -53,7 +56,10 @@ class Meter:
         self._seen.clear()
 
     def of(self, rank: find.Rank) -> DeviceUse | None:
-        """The device of a rank; None: it has none, or it is not known which."""
+        """The use of a rank's device.
+
+        None: the rank has no device, or it is not known which.
+        """
         if not self._node.devices:
             return None
         key = (rank.pid, rank.start)
@@ -74,7 +80,7 @@ class Meter:
 
 
 def of_sysfs(directory: str) -> dict[str, Any]:
-    """The figures of a device whose driver tells them in files."""
+    """The figures of a device from the files of its driver."""
     temperature = _first(f"{directory}/hwmon/hwmon*/temp1_input")
     hertz = _first(f"{directory}/hwmon/hwmon*/freq1_input")
     mhz = _first(f"{directory}/drm/card*/gt_act_freq_mhz", f"{directory}/tile0/gt0/freq0/act_freq")
@@ -103,7 +109,7 @@ class _Nvml:
         library.nvmlInit()
 
     def figures(self, device: nodes.Device) -> dict[str, Any]:
-        """What it tells of a device, found by its address."""
+        """The library's figures for a device, found by its address."""
         it, told = self._library, {}
         try:
             handle = it.nvmlDeviceGetHandleByPciBusId(device.address.encode())
@@ -127,5 +133,5 @@ def _nvml() -> _Nvml | None:
         import pynvml
 
         return _Nvml(pynvml)
-    except Exception:  # not installed, or no driver, or one that does not fit
+    except Exception:  # the library is not installed, or there is no driver that fits
         return None

@@ -1,4 +1,4 @@
-"""The node's picture as SVG, from what --explain=json says of it: every rank's cores and device.
+"""The node's picture as SVG, from --explain=json: the cores and the device of every rank.
 
 A square is a core with the local rank that is bound to it, in its colour; grey is a core of no
 rank, an x one that may not be used. Squares stand in boxes: NUMA node, L3 group. A device stands
@@ -61,7 +61,7 @@ def _cores(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _domains(node: Mapping[str, Any]) -> list[tuple[str, frozenset[int]]]:
-    """NUMA nodes with CPUs, each with its package; all CPUs where they are not known."""
+    """The NUMA nodes with CPUs, each with its package; all CPUs where the nodes are not known."""
     packages = [cpuset.parse(each) for each in node["packages"]]
     found = []
     for numa in node["numa"]:

@@ -1,10 +1,10 @@
-"""Which launches there are on this machine, of this user, found without having been told.
+"""Find the launches of this user on this machine, without help from the launchers.
 
 A rank is a process whose environment has RANK, LOCAL_RANK and WORLD_SIZE, and whose parent is not
-of the same rank: what a worker starts inherits its environment. So it does not matter who started
-it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own. A
-process that was started by torch.multiprocessing.spawn sets them later, which nobody else can see;
-but what it starts itself has them, and tells of it.
+of the same rank: children of a worker inherit its environment. So any launcher may have started it:
+spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own. A
+process that was started by torch.multiprocessing.spawn sets them later, which no other process can
+see; but its children have them, and so reveal the rank.
 
 Ranks belong to the same launch by the mark that spawnlaunch gives them; else by run id, address and
 port. A worker that was forked from the image of --preload shows its own environment too
@@ -29,7 +29,7 @@ NAMED = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
 
 
 class Rank(NamedTuple):
-    """The process of a rank, and what it started."""
+    """The process of a rank, and its descendants."""
 
     launch: str  # which launch it is of: the same for all its ranks here
     job: str  # the same for those on other nodes as well
@@ -39,12 +39,12 @@ class Rank(NamedTuple):
     pid: int
     start: int  # clock ticks since boot: with the pid, this process and no other
     parent: int
-    below: tuple[int, ...]  # pids of what it started, as DataLoader workers
+    below: tuple[int, ...]  # pids of its descendants, as DataLoader workers
     environ: Mapping[str, str]
 
 
 class RankFinder:
-    """Looks for ranks again and again; an environment is read while a process is new."""
+    """A search for ranks, again and again; an environment is read while a process is new."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Mapping[str, str] | None] = {}
@@ -65,7 +65,7 @@ class RankFinder:
             for pid, process in living.items()
             if pid in found and _identity(found[pid]) != _identity(found.get(process.parent))
         ]
-        # What an ended worker has left is of the same rank as the worker of the attempt after it.
+        # The descendants of an ended worker have the same rank as the worker of the next attempt.
         ranks.sort(key=lambda one: (one.environ.get(ATTEMPT, "").zfill(9), -one.start))
         first = {(one.launch, one.rank): one for one in ranks}
         return sorted(first.values(), key=lambda rank: (rank.launch, rank.rank))
@@ -82,7 +82,7 @@ class RankFinder:
 
 
 def _environ(pid: int) -> Mapping[str, str] | None:
-    """The environment of a process, if it is a rank's; None: it is none, or another user's."""
+    """The environment of a rank's process; None for another process, or another user's."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None
@@ -93,7 +93,7 @@ def _environ(pid: int) -> Mapping[str, str] | None:
 
 
 def is_spawned(pid: int) -> bool:
-    """Whether Python's multiprocessing has started it as a new program."""
+    """Whether Python's multiprocessing has started the process as a new program."""
     return "--multiprocessing-fork" in (proc.read(pid, "cmdline") or "").split("\0")
 
 
@@ -102,12 +102,15 @@ def _identity(environ: Mapping[str, str] | None) -> tuple[str, str] | None:
 
 
 def launch_of(environ: Mapping[str, str]) -> str:
-    """Which launch a rank is of, by its environment: the same text in all its ranks here."""
+    """The launch of a rank, by its environment: the same text in all its ranks here."""
     return environ.get(environment.MARK, "").rpartition(".")[0] or _job_of(environ)
 
 
 def starter_of(environ: Mapping[str, str]) -> str:
-    """Which program has started a rank. torchrun's agent says True of its store, ours False."""
+    """The program that has started a rank.
+
+    torchrun's agent sets True for its store, we set False.
+    """
     is_ours = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False" or environment.MARK in environ
     return "spawnlaunch" if is_ours else "torchrun" if NAMED[0] in environ else "another launcher"
 

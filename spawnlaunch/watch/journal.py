@@ -1,7 +1,7 @@
-"""What the guard tells the recorder of --record: events, as JSON lines through a pipe.
+"""The guard's events for the recorder of --record, as JSON lines through a pipe.
 
-A recorder that does not read is waited for at the end only; what it could not be told is counted,
-and said, as is its death. watch/recorder.py has what each kind is.
+A recorder that does not read is waited for at the end only; events that it could not be sent are
+counted and reported, as is its death. watch/recorder.py has the kinds of events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spawnlaunch.run import observer
 from spawnlaunch.run.processes import Running
 from spawnlaunch.workers import launches
 
-# What may be known only when the launchers of several nodes have met, but for ranks.
+# Values that may be known only when the launchers of several nodes have met, but for ranks.
 OF_THE_NODE = (
     *("WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "MASTER_PORT"),
@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 23  # that may wait for a recorder: the ends of some ten thous
 
 
 class Journal(observer.Observer):
-    """The pipe, and what goes through it."""
+    """The pipe to the recorder, and the events that go through it."""
 
     def __init__(self, pipe: int, hostname: str, loop: events.Loop, output: Output) -> None:
         self._pipe, self._hostname = pipe, hostname
@@ -59,7 +59,7 @@ class Journal(observer.Observer):
         self.noted("ended", **endings.as_json(one))
 
     def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
-        """The launch has ended; what failed first may have done so on another node."""
+        """Write the end of the launch; its first failure may be on another node."""
         cause, failure = result.cause, result.first_failure
         elsewhere = cause and cause.kind == "failure" and not failure
         self.noted(

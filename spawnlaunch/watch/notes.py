@@ -1,14 +1,15 @@
-"""What stands out among the ranks of a launch, in the samples of some minutes.
+"""Notes on ranks of a launch that stand out in the samples of some minutes.
 
-    stopped    it is frozen, stopped, swapped out, or sleeps so that no signal reaches it
+    stopped    the rank is frozen, stopped, swapped out, or sleeps so that no signal reaches it
     stuck      no rank has made a step for long; this one is not waiting for the others
     slow       its own part of a step (data and computing) takes longer than the others'
     grows      its memory has grown steadily, and more than that of the others
     elsewhere  a thread of it ran on CPUs outside its mask
-    uneven     it uses far more, or less, CPU time than the others (where no steps are told)
+    uneven     it uses far more, or less, CPU time than the others (where no steps are known)
     device     its device is far less used than the others', or slower by its clock
 
-Whoever waits in a collective is held up by another, so it is not named: the loop tells its phase.
+A rank that waits in a collective is held up by another, so it is not named: the loop shows its
+phase.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ STUCK_S = 10.0  # without a step, and ten times as long as a step takes
 STUCK_STEPS = 10
 SLOW = 1.25  # times the median of the ranks
 GROWN_BYTES = 64 << 20
-GROWN_SHARE = 0.2  # of what it was
+GROWN_SHARE = 0.2  # share of the earlier size
 GROWN_TIMES = 3.0  # as much as the median of the others
 RISING = 0.6  # share of the looks at which there was more than at the one before
 UNEVEN = 2.0
-LEAST_CORES = 0.05  # used by the one that uses the most; with less nobody computes
+LEAST_CORES = 0.05  # cores of the rank that uses the most; with less no rank computes
 STILL = 3  # looks in a row; a sleep of that kind is usually short
 KEPT = 240  # samples of each rank
-LOOKS = 6  # before anything is said of what changes with time
+LOOKS = 6  # before there is a note on a change over time
 
 History = Mapping[int, Sequence[usage.Sample]]  # by rank, the oldest first
 
 
 class Note(NamedTuple):
-    """Something to be looked at."""
+    """A remark on a rank that deserves a look."""
 
     rank: int
     kind: str
@@ -64,13 +65,13 @@ class Histories:
                 self.by_launch[launch][one.rank].append(one)
 
     def notes(self) -> dict[str, list[Note]]:
-        """What stands out, by launch."""
+        """The notes on the ranks, by launch."""
         now = time.monotonic()
         return {launch: notes(history, now) for launch, history in self.by_launch.items()}
 
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
-    """All notes of each launch; first that a rank is held from outside, which may be why."""
+    """All notes of each launch; first those on ranks held from outside, which may be the cause."""
     told: dict[str, list[Note]] = {}
     for launch, noted in (one for each in found for one in each.items()):
         told.setdefault(launch, []).extend(noted)
@@ -78,7 +79,7 @@ def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
 
 
 def notes(history: History, now: float) -> list[Note]:
-    """What stands out; `now` is of the monotonic clock, for the age of steps."""
+    """The notes on a launch; `now` is of the monotonic clock, for the age of steps."""
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
     found = [*_stopped(history), *_stuck(last, now)]
     held = {note.rank for note in found if note.kind == "stopped"}
@@ -107,7 +108,7 @@ def _stuck(last: Mapping[int, usage.Sample], now: float) -> Iterable[Note]:
 
 
 def _standstill_s(told: Sequence[progress.Progress], now: float) -> float | None:
-    """How long none has made a step; None: not all say when they did, or it is not long."""
+    """The time since the last step of any rank; None: it is short, or not known for all ranks."""
     ages = [now - each.at for each in told if each.at is not None]
     if not ages or len(ages) < len(told):
         return None
@@ -121,13 +122,18 @@ def _slow(last: Mapping[int, usage.Sample]) -> list[Note]:
         for rank, one in last.items()
         if one.progress and one.progress.compute_s is not None
     }
-    if len(own) < 2:
+    return slow(own)
+
+
+def slow(own_s: Mapping[int, float]) -> list[Note]:
+    """Notes on ranks with an own part of a step longer than the median, by their seconds for it."""
+    if len(own_s) < 2:
         return []
     return [
         Note(rank, "slow",
              f"rank {rank} needs {seconds * 1e3:.0f} ms for a step, {ratio:.1f} times the median")
-        for rank, seconds in sorted(own.items())
-        if (ratio := seconds / max(median(own.values()), 1e-9)) > SLOW
+        for rank, seconds in sorted(own_s.items())
+        if (ratio := seconds / max(median(own_s.values()), 1e-9)) > SLOW
     ]  # fmt: skip
 
 
@@ -146,7 +152,7 @@ def _uneven(history: History) -> list[Note]:
 
 
 def _cores_used(samples: Sequence[usage.Sample]) -> float | None:
-    """The mean number of cores in use, of this process; None: there are too few samples."""
+    """The mean number of cores that this process used; None: there are too few samples."""
     mine = [one for one in samples if one.pid == samples[-1].pid]
     if len(mine) < LOOKS:
         return None
@@ -166,9 +172,9 @@ def _grows(history: History) -> Iterable[Note]:
 
 
 def _growth(samples: Sequence[usage.Sample]) -> tuple[int, int, float, bool]:
-    """Bytes more in the later samples, what there was before, seconds, and if it rose steadily.
+    """The growth of memory in later samples: bytes, bytes before, seconds, and if it was steady.
 
-    A process takes much at its start, and at once.
+    A process takes much memory at its start, and at once.
     """
     mine = [one for one in samples if one.pid == samples[-1].pid]
     later = mine[len(mine) // 3 :]
@@ -188,7 +194,10 @@ def _elsewhere(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
 
 
 def _idle_device(history: History) -> Iterable[Note]:
-    """Devices that are used less than the others; one that waits in a collective is in use."""
+    """Notes on devices that are used less than others.
+
+    A device that waits in a collective is in use.
+    """
     used = {}
     for rank, samples in history.items():
         uses = [one.device.use for one in samples if one.device and one.device.use is not None]
@@ -214,6 +223,6 @@ def _compared(rank: int, kind: str, words: str, its: str, usual: str) -> Iterabl
 
 
 def _below(found: Mapping[int, float], times: float) -> Iterable[tuple[int, float, float]]:
-    """The ranks whose figure is so many times less than the median, with both."""
+    """The ranks with a figure `times` times below the median, each with both figures."""
     usual = median(found.values()) if len(found) > 1 else 0
     return ((rank, one, usual) for rank, one in sorted(found.items()) if one * times < usual)

@@ -1,4 +1,4 @@
-"""When a rank wrote something last, seen from outside.
+"""The time at which a rank last wrote something, seen from outside.
 
 A guard publishes it for the streams that come through its pipes (output/published.py). For
 other streams it is the time of change of the rank's stdout or stderr: of a file, a terminal, and,
@@ -20,7 +20,7 @@ NAME = f"/memfd:{published.TOLD} (deleted)"  # of a guard, as readlink(2) has it
 
 
 class OutputTimes:
-    """When ranks wrote last."""
+    """The times at which ranks last wrote."""
 
     def __init__(self) -> None:
         self._told: dict[int, str | None] = {}  # by a guard's pid, the file in which it tells
@@ -32,7 +32,7 @@ class OutputTimes:
         self._told = {pid: self._told.get(pid) or progress.find_open(pid, NAME) for pid in guards}
 
     def said_at(self, rank: find.Rank) -> float | None:
-        """When it wrote last: monotonic clock, seconds; None: not known."""
+        """The time of the rank's last output: monotonic clock, seconds; None: not known."""
         path = self._told.get(rank.parent)
         last = _said(path, rank.pid) if path else None
         if last is not None:
@@ -42,7 +42,7 @@ class OutputTimes:
         return time.monotonic() - max(0.0, time.time() - max(known)) if known else None
 
     def _changed(self, path: str) -> float | None:
-        """When a stream was written to last, in seconds since 1970; None: not known."""
+        """The time of the last write to a stream, in seconds since 1970; None: not known."""
         try:
             found = os.stat(path)
         except OSError:
@@ -68,7 +68,7 @@ def _pipes_tell() -> bool:
 
 
 def _said(path: str, pid: int) -> float | None:
-    """When a worker said something last, by its guard: monotonic clock, seconds."""
+    """The time of a worker's last output, as its guard publishes it: monotonic clock, seconds."""
     try:
         with open(path, "rb") as file:
             content = file.read()

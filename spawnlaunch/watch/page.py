@@ -15,8 +15,8 @@ from spawnlaunch.watch import charts, drawing, rank_table
 from spawnlaunch.watch.charts import words
 from spawnlaunch.watch.story import Directory, Story
 
-ENDING = 180  # the width of what became of a rank
-# Figures with a curve: title, unit, by what a value is divided, kinds of notes that mark a rank.
+ENDING = 180  # the width of the text on how a rank ended
+# Figures with a curve: title, unit, divisor of the values, kinds of notes that mark a rank.
 CURVES = (
     ("own_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
     ("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
@@ -53,7 +53,7 @@ def page(directory: Directory) -> str:
 
 
 def _launch(story: Story, number: int, several: bool) -> str:
-    """All of one launch; of several the newest is open."""
+    """The part of the page for one launch; of several the newest is open."""
     until_s = max(story.ended - story.began, 1.0)
     sections: Sequence[tuple[str, Callable[[], str]]] = [
         ("", lambda: "\n".join(_head(story))),
@@ -97,7 +97,10 @@ def _title(story: Story) -> str:
 
 
 def _section(title: str, content: Callable[[], str]) -> list[str]:
-    """What has no content has no title; of a record that is not ours the rest is still drawn."""
+    """A title and its content; without content there is no title.
+
+    Where a record of other origin cannot be drawn, the rest of the page is still drawn.
+    """
     try:
         drawn = content()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -120,7 +123,7 @@ def _head(story: Story) -> Iterable[str]:
 
 
 def _roll(story: Story) -> Iterable[str]:
-    """Where the ranks of all nodes were in a hang; the cause is likely in the smallest group."""
+    """The places of the ranks of all nodes in a hang; the cause is likely in the smallest group."""
     calls = story.of_kind("roll")
     last = {rank: group for call in calls for group in call["groups"] for rank in group["ranks"]}
     places: dict[tuple[str, str], list[int]] = {}
@@ -166,7 +169,7 @@ def _picture(told: Mapping[str, Any], host: str) -> str:
 
 
 def _attempts(story: Story, until_s: float) -> str:
-    """A bar for each rank of each attempt: from its start to its end, with what it came to."""
+    """A bar for each rank of each attempt: from its start to its end, with how it ended."""
     height, bars, beside, y = 16, [], [], 4.0
     pids = {
         (attempt["restart"], rank): (attempt["time"], pid)
@@ -213,7 +216,7 @@ def _look(rank: int) -> str:
 
 
 def _beside(left: float, right: float, y: float, said: str, on: str) -> str:
-    """Words behind a bar, before it, or on it, as there is room; there they have this class."""
+    """Text after a bar, before it, or on it, as there is room; there it has the class `on`."""
     x, anchor, kind = left + 6, "start", f"last {on}"
     if right + ENDING < charts.WIDTH:
         x, kind = right + 6, "last"
@@ -242,7 +245,7 @@ def _ending(end: Mapping[str, Any] | None) -> str:
 
 
 def _status(status: int) -> str:
-    """`status 1`, `status 137 (SIGKILL)`: as a shell tells of a death by a signal."""
+    """`status 1`, `status 137 (SIGKILL)`: a shell reports a death by a signal so."""
     name = failures.signal_name(status - 128)
     return f"status {status}" + f" ({name})" * (status > 128 and name.startswith("SIG"))
 

@@ -1,4 +1,4 @@
-"""How far a rank of the bundled loop is, as it tells itself: train/progress.py writes it.
+"""The progress of a rank of the bundled loop, which train/progress.py publishes.
 
 The file is a memfd (memfd_create(2)) of the rank's, found by its name among its descriptors.
 """
@@ -16,7 +16,7 @@ LOOKS, RARELY = 30, 8  # without finding one; then it may be another program: ea
 
 
 class Progress(NamedTuple):
-    """What the rank told last. Seconds are per step, means since the last line of its log."""
+    """A rank's last figures. Seconds are per step, means since the last line of its log."""
 
     phase: str  # data, compute, wait, validate, save, or "" between them
     step: int
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class Reader:
-    """Reads the progress of one rank."""
+    """A reader of one rank's progress."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -40,7 +40,7 @@ class Reader:
         self._last: Progress | None = None
 
     def read(self) -> Progress | None:
-        """What it told last; None where it tells nothing."""
+        """The rank's last progress; None where it publishes none."""
         if self._path is None:
             self._looks += 1
             if self._looks < LOOKS or self._looks % RARELY == 0:
@@ -57,7 +57,7 @@ class Reader:
 
 
 def find_open(pid: int, name: str) -> str | None:
-    """The path of a file that a process has open, which readlink(2) names so; None: it has none."""
+    """The path of a process's open file with this name by readlink(2); None: it has none."""
     directory = f"/proc/{pid}/fd"
     try:
         for fd in os.listdir(directory):
@@ -69,7 +69,7 @@ def find_open(pid: int, name: str) -> str | None:
 
 
 def _parsed(text: str) -> Progress | None:
-    """A letter for the phase, then JSON, then blanks."""
+    """The progress in a text: a letter for the phase, then JSON, then blanks."""
     try:
         told: dict[str, Any] = json.loads(text[1:].rstrip("\0 "))
         fields: dict[str, Any] = {name: told.get(name) for name in Progress._fields[1:]}

@@ -1,8 +1,8 @@
 """The table of top, as text: pure functions from samples to lines.
 
-Columns that nobody has figures for are left out, and then, where the screen is narrow, those that
-are least wanted; where there is room, the use of CPUs and devices in the last looks is drawn. A
-mark behind the CPU use tells that a thread ran outside the rank's mask.
+Columns without figures are left out, and then, where the screen is narrow, those that are least
+wanted; where there is room, the use of CPUs and devices in the last looks is drawn. A mark after
+the CPU use means that a thread ran outside the rank's mask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_WITNESS = (
     "  who is waited for is not known: {} starts no witness in its workers; begin the script with "
     "from spawnlaunch import witness; witness.begin()"
 )
-OF_A_NOTE = f"  {ELSEWHERE} ", " " * 6  # begin its first line, and those behind it
+OF_A_NOTE = f"  {ELSEWHERE} ", " " * 6  # begin its first line, and those after it
 TEMPERATURE = "temperature"
 BUNDLED = "/spawnlaunch/train/__main__.py"
 NAME_COLUMNS = 16  # of a host, at most
@@ -33,7 +33,7 @@ STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped"
 
 
 class Column(NamedTuple):
-    """A column: what stands above it, how a cell is worded, and by what it is sorted."""
+    """A column: its heading, the text of a cell, and the key by which it sorts."""
 
     name: str
     meaning: str
@@ -92,7 +92,7 @@ COLUMNS = (
            lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
     Column("phase", "what it does in a step, likewise", _phase, _phase, 5, True),
 )  # fmt: skip
-# What has a history: the heading, and the share of what is there.
+# Figures with a history: the heading, and the share in use.
 TRENDS: Sequence[tuple[str, Callable[[usage.Sample], float | None]]] = (
     ("cpu lately", lambda s: None if s.cpu is None else s.cpu / _bound(s)),
     ("gpu lately", lambda s: None if _raw(s, "use") is None else _of(s, "use") / 100),
@@ -108,8 +108,10 @@ def table(
     sort: str = "rank",
     histories: Mapping[str, notes.History] | None = None,
 ) -> list[str]:
-    """All launches, each with a title, its ranks, and what stands out: first where it would not be
-    seen on a screen of that height."""
+    """The lines for all launches, each with a title, its ranks, and the notes on them.
+
+    The notes come first where they would not be seen on a screen of that height.
+    """
     if not samples:
         return ["no launch of yours runs here"]
     lines: list[str] = []
@@ -133,12 +135,12 @@ def table(
 
 
 def legend() -> list[str]:
-    """What each column shows."""
+    """The meaning of each column."""
     return ["columns", *(f"  {column.name:8} {column.meaning}" for column in COLUMNS)]
 
 
 def title(ranks: Sequence[usage.Sample]) -> str:
-    """One line on a launch: how many of its ranks are here, and what runs."""
+    """A line on a launch: how many of its ranks are here, and which program they run."""
     here, size_ = len(ranks), ranks[0].world_size
     count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
     name, starter = ranks[0].launch, ranks[0].starter
@@ -147,7 +149,7 @@ def title(ranks: Sequence[usage.Sample]) -> str:
 
 
 def _command(words: str) -> str:
-    """Without what is the same in all: the interpreter and its -u, and where this package lies."""
+    """The command without parts that all have: interpreter, -u, and this package's path."""
     first, _, rest = words.partition(" ")
     words = rest if first.rpartition("/")[2].startswith("python") else words
     words = words.removeprefix("-u ")
@@ -183,7 +185,7 @@ def _columns(ranks: Sequence[usage.Sample], width: int) -> list[tuple[Column, li
 
 
 def _trends(ranks: Sequence[usage.Sample], history: notes.History) -> Iterable[list[str]]:
-    """What has been lately: columns with their headings."""
+    """Columns of recent use, with their headings."""
     for name, share in TRENDS:
         shares = [[share(s) for s in [*history.get(one.rank, ())][-LATELY:]] for one in ranks]
         cells = ["".join(map(_block, each)).rjust(LATELY) for each in shares]
@@ -200,7 +202,7 @@ def _fitted(text: str, wide: int, column: Column) -> str:
 
 
 def _cpu(one: usage.Sample) -> str:
-    """Percent of the cores that it is bound to; of one where it is bound to none."""
+    """The percentage of the rank's cores in use; of one core where it is bound to none."""
     if one.cpu is None:
         return ""
     return f"{100 * one.cpu / _bound(one):.0f}{ELSEWHERE if one.elsewhere else ''}"

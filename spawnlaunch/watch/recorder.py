@@ -1,6 +1,6 @@
-"""The process behind --record: samples and events of one launch on this node, as JSON lines.
+"""The process of --record: it writes samples and events of one launch on this node as JSON lines.
 
-A file for each launch and node (begin.py has its name), one object a line. `kind` tells what it is,
+A file for each launch and node (begin.py has its name), one object a line. `kind` is its kind,
 `time` is seconds since 1970:
 
     start     "launch": the mark of the run, "host", "command", and "explain": all that
@@ -16,17 +16,17 @@ A file for each launch and node (begin.py has its name), one object a line. `kin
               has is left out
     waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
               it waited for others in collectives, and others for it (hang/culprits.py)
-    note      what stands out for the first time, and each place of a hang: "rank", "note"
+    note      a remark that is new, and each place of a hang: "rank", "note"
               (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
     roll      the roll was called: "words", a line for each group of ranks, the smallest first, and
               "groups" of them, each with its "ranks"
-    ended     a rank: what --result has of it
+    ended     a rank, with its fields of --result
     restart   "words"
     end       "status", "cause", "words" of the report, and "traceback" of the first failure
 
-Samples are taken twice a second at first, and ever more rarely: every fiftieth of what has passed,
-at most every ten seconds.
+Samples are taken twice a second at first, and ever more rarely: after a fiftieth of the time
+that has passed, at most after ten seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NICE = 10  # beside workers that want the processors
 
 
 def main(path: str, mark: str) -> None:
-    """Record what comes through stdin, and samples of the launch's ranks, until stdin ends."""
+    """Record the events from stdin, and samples of the launch's ranks, until stdin ends."""
     with suppress(OSError):
         os.nice(NICE)
     try:
@@ -70,7 +70,7 @@ class _Recording:
         self._rest = b""
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
-        self._seen: set[tuple[str, int, str, str]] = set()  # what is told once in an attempt
+        self._seen: set[tuple[str, int, str, str]] = set()  # events that come once in an attempt
         self._sampler = usage.Sampler(device_use.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
         self._waiting = waiting.Inquiry()

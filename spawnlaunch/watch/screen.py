@@ -1,4 +1,4 @@
-"""The live table: drawn by rich, keys read one by one. rank_table.py says what is in it."""
+"""The live table: drawn by rich, keys read one by one. rank_table.py has its content."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _typed(key: str, view: View, live: Live) -> None:
 
 
 def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
-    """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
+    """The places of a launch's ranks at this moment, a line for each group, the smallest first."""
     waits, loop = waiting.Inquiry(0.0), events.Loop()
     found = {one.rank: one.held for one in ranks if one.held}
     waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
@@ -146,13 +146,16 @@ def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Keys come as they are typed, Ctrl-C too; afterwards the terminal is as it was."""
+    """Read keys as they are typed, Ctrl-C too.
+
+    Afterwards the terminal is as it was.
+    """
     before = termios.tcgetattr(sys.stdin)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tty.setraw(sys.stdin, termios.TCSADRAIN)
         mode = termios.tcgetattr(sys.stdin)
-        mode[1] |= termios.OPOST  # line breaks of what is drawn
+        mode[1] |= termios.OPOST  # line breaks in the drawn lines
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, mode)
         yield
     finally:
@@ -164,7 +167,10 @@ def _ready(fds: list[int], until: float) -> list[int]:
 
 
 def _key(until: float, waits: waiting.Inquiry) -> str:
-    """The key; "" where none was typed by then. Answers are read meanwhile, part by part."""
+    """Wait for a key; "" where none was typed by `until`.
+
+    Answers of the ranks are read meanwhile, part by part.
+    """
     fd = sys.stdin.fileno()
     while fd not in (ready := _ready([fd, *waits.fds], until)):
         if not ready:

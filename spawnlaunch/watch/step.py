@@ -1,16 +1,16 @@
-"""One table of several nodes: `top` in a Slurm step asks each node of it, and merges what they see.
+"""A table of several nodes: `top` in a Slurm step asks each of its nodes, and merges the answers.
 
     srun --jobid J --overlap python -m spawnlaunch.top --once
 
 The first task starts one more step, with a task on each node that looks at the ranks of the job
-there, and writes what it sees to its stdout, which Slurm brings to this process and to nobody else;
-the other tasks end at once. No port is opened and no file is shared.
+there, and writes its samples to its stdout, which Slurm brings to this process only; the other
+tasks end at once. No port is opened and no file is shared.
 
     NODE TEXT    a part of a JSON object: Slurm keeps lines of less than 1,024 bytes whole
     NODE         the end of the object
 
-The first object of a node is what it has seen; then each line of its stdin is answered by the time
-of its clock.
+The first object of a node has its samples; then it answers each line of its stdin by the time of
+its clock.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 def of(environ: identity.Environ) -> Step | None:
-    """The step; None where this is no task of a step with several. Raises UsageError."""
+    """The step of this process; None where it has one task, or there is none. Raises UsageError."""
     if not slurm.STEP.is_present(environ):
         return None
     rank, size = slurm.STEP.rank(environ), slurm.STEP.world_size(environ)
@@ -66,7 +66,7 @@ def of(environ: identity.Environ) -> Step | None:
 
 
 class Seen(NamedTuple):
-    """What one node, or all, have seen."""
+    """The samples and answers of one node, or of all."""
 
     samples: list[usage.Sample]
     answers: Answers  # of the ranks, by job
@@ -74,7 +74,7 @@ class Seen(NamedTuple):
 
 
 def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Seen:
-    """What this node has seen; ranks of one job are one launch then."""
+    """This node's samples and answers by job: ranks of one job are one launch then."""
     jobs = {one.launch: one.job for one in samples}
     return Seen(
         [one._replace(launch=one.job) for one in samples],
@@ -86,7 +86,7 @@ def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Seen:
 
 
 def tell(step: Step, seen: Seen) -> None:
-    """Write what this node has seen, and its clock whenever a line comes, until stdin ends."""
+    """Write this node's samples, and its clock whenever a line comes, until stdin ends."""
     _write(step.here, {
         "now": time.monotonic(),
         "samples": [one.as_dict() for one in seen.samples],
@@ -109,7 +109,7 @@ def _write(node: str, told: Mapping[str, Any]) -> None:
 
 
 def gather(step: Step, command: Sequence[str]) -> tuple[Seen | None, str]:
-    """What all nodes have seen, on which `command` runs, and a complaint about those that are mute.
+    """Gather what `command` sees on all nodes, and a complaint about nodes that do not answer.
 
     Raises OSError where srun cannot be started.
     """
@@ -131,7 +131,7 @@ def gather(step: Step, command: Sequence[str]) -> tuple[Seen | None, str]:
 
 
 class _Nodes:
-    """The tasks on all nodes: they are asked, and answer."""
+    """The tasks on all nodes, which are asked and answer."""
 
     def __init__(self, srun: subprocess.Popen[bytes], nodes: Sequence[str]) -> None:
         assert srun.stdin
@@ -147,7 +147,7 @@ class _Nodes:
             os.write(self._to, b"\n")
 
     def answers(self, within_s: float, count: int) -> Iterator[tuple[str, Any]]:
-        """So many objects, each behind the name of its node, or those that come in this time."""
+        """Objects, each with its node's name: `count` of them, or those that come in time."""
         until = time.monotonic() + within_s
         while count and select.select([self._from], [], [], max(0, until - time.monotonic()))[0]:
             data = os.read(self._from, 1 << 16)
@@ -169,7 +169,7 @@ class _Nodes:
 
 
 def _received(nodes: _Nodes) -> dict[str, Seen]:
-    """What each node has seen, by its name, in their order."""
+    """The samples and answers of each node, by its name, in their order."""
     told = {
         node: (seen, time.monotonic() - seen["now"])
         for node, seen in nodes.answers(PATIENCE_S, len(nodes.names))
@@ -192,7 +192,7 @@ def _received(nodes: _Nodes) -> dict[str, Seen]:
 def _as_seen_here(
     seen: Mapping[str, Any], later_s: float, uncertain_ns: int, later_ns: int
 ) -> Seen:
-    """What another node has seen, with the times of its clocks as times of ours."""
+    """The samples and answers of another node, with its times converted to our clocks."""
     return Seen(
         [usage.from_dict(one, later_s) for one in seen["samples"]],
         {

@@ -1,9 +1,9 @@
-"""Records, read again: the launches of a directory, with their samples as curves.
+"""The launches in a directory of records, with their samples as curves.
 
 A file holds one launch of one node. The files of several nodes are one launch where their workers
 meet: in the same run, at the same MASTER_ADDR and MASTER_PORT, at the same time.
 
-A line that cannot be read, as one that a killed machine left half written, is left out and counted.
+An unreadable line, which a killed machine may have left half written, is left out and counted.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import json
 import math
 import operator
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+
+from spawnlaunch.watch import notes
 
 POINTS = 60_000  # of a chart, at most
 MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
-APART_S = 30.0  # between launchers of a launch, whose workers may not have to meet, or clocks
+APART_S = 30.0  # between launchers of a launch (their workers need not meet), or clocks
 FIGURES = {
     *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
     *("reads", "writes", "data_s", "compute_s", "loss", "waits", "waited_for"),
@@ -29,7 +32,7 @@ Series = dict[str, dict[int, tuple[list[float], list[Any]]]]  # by name and rank
 
 
 class Story(NamedTuple):
-    """One launch, of all nodes that have a file."""
+    """A launch, of all nodes that have a file."""
 
     starts: Sequence[Mapping[str, Any]]  # of the nodes, in their order
     events: Sequence[Mapping[str, Any]]  # all but samples, in the order of their times
@@ -46,7 +49,7 @@ class Story(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """What a directory holds."""
+    """The launches in a directory."""
 
     launches: Sequence[Story]  # the newest first
     unread: Sequence[str]  # files in which no launch begins, and why
@@ -75,8 +78,10 @@ def read(directory: str) -> Directory:
 
 
 class _Node:
-    """The record of one launch on one node. It takes no line that a page could not be drawn with:
-    such a line raises some exception."""
+    """The record of one launch on one node.
+
+    It takes no line that a page could not be drawn with: such a line raises some exception.
+    """
 
     def __init__(self, start: dict[str, Any], file: str) -> None:
         self.file = file
@@ -104,7 +109,7 @@ class _Node:
         part.add(line)
 
     def is_of(self, others: Sequence[_Node]) -> bool:
-        """Whether it is of the launch of these."""
+        """Whether this node belongs to the launch of the others."""
         mine = self._meetings()
         return (
             any(mine & each._meetings() for each in others)
@@ -116,7 +121,7 @@ class _Node:
         )
 
     def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
-        """Where its workers met, by attempt, as their variables have it."""
+        """The places where this node's workers met, by attempt, from their variables."""
         told = self.events[0]["explain"]["world"]
         known = {
             "NODE_RANK": told.get("node_rank"),
@@ -136,7 +141,10 @@ class _Node:
         return {(f"{told.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")}
 
     def _seats(self) -> set[tuple[int, str]]:
-        """No two nodes of a launch have the same number in the same attempt."""
+        """The node's number in each attempt.
+
+        No two nodes of a launch have the same number in the same attempt.
+        """
         return {(restart, f"{world['NODE_RANK']}") for restart, world in self._worlds()}
 
 
@@ -159,7 +167,7 @@ class _Samples:
 
 
 def _sound(line: dict[str, Any]) -> dict[str, Any]:
-    """The line with numbers where others compute with them, and compare them."""
+    """The line, after checking the numbers that others compute with and compare."""
     time.localtime(line["time"])
     for name, each in line.items():
         if name == "ranks":
@@ -178,7 +186,7 @@ def _figures(line: Mapping[str, Any]) -> list[str]:
 
 
 def _nodes(file: Path) -> list[_Node]:
-    """The launches of a file: one, but of files that were put together."""
+    """The launches of a file: one, unless files were put together."""
     nodes: list[_Node] = []
     with file.open("rb", buffering=1 << 20) as opened:
         for text in opened:
@@ -188,23 +196,24 @@ def _nodes(file: Path) -> list[_Node]:
                     nodes.append(_Node(line, file.name))
                 elif nodes:
                     nodes[-1].add(line)
-            except Exception:  # whatever a line may fail of that no recorder wrote, or not whole
+            except Exception:  # any error of a line that no recorder wrote, or not whole
                 if nodes:
                     nodes[-1].lost += 1
     return nodes
 
 
 def _story(nodes: Sequence[_Node]) -> Story:
-    began = min(node.began for node in nodes)
-    events = sorted(
-        (event for node in nodes for event in node.events), key=lambda event: event["time"]
-    )
+    began, ended = min(node.began for node in nodes), max(node.ended for node in nodes)
+    curves = _curves(nodes, began)
+    events = [event for node in nodes for event in node.events]
+    events += _slow_among_nodes(curves, events, ended) if len(nodes) > 1 else ()
+    events.sort(key=lambda event: event["time"])
     return Story(
         starts=sorted((_as_begun(node.events) for node in nodes), key=_first_rank),
         events=events,
-        curves=_curves(nodes, began),
+        curves=curves,
         began=began,
-        ended=max(node.ended for node in nodes),
+        ended=ended,
         files=[node.file for node in nodes],
         lost={node.file: node.lost for node in nodes if node.lost},
         unended={
@@ -213,6 +222,25 @@ def _story(nodes: Sequence[_Node]) -> Story:
             if not any(event["kind"] == "end" for event in node.events)
         },
     )
+
+
+def _slow_among_nodes(
+    curves: Mapping[str, Mapping[int, Curve]], events: Sequence[Mapping[str, Any]], ended: float
+) -> Iterator[dict[str, Any]]:
+    """Notes on ranks that are slow at the end among those of all nodes.
+
+    The recorder of a node compares its own ranks, so it cannot see a node that is slow as a whole.
+    """
+    noted = {event.get("rank") for event in events if event.get("note") == "slow"}
+    own_s = {}
+    for rank, curve in curves.get("own_s", {}).items():
+        known = [value for _, value in curve[-len(curve) // 3 :] if value and math.isfinite(value)]
+        if known:
+            own_s[rank] = median(known)
+    for note in notes.slow(own_s):
+        if note.rank not in noted:
+            words = f"{note.words} of all nodes"
+            yield {"kind": "note", "time": ended, "rank": note.rank, "note": "slow", "words": words}
 
 
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -275,7 +303,10 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
 
 
 def _break_off(series: Series, ranks: Iterable[int], at: float) -> None:
-    """These are other processes from now on: nothing leads from those before to them."""
+    """Break the curves of these ranks: their processes are new.
+
+    No line leads from the values before to those after.
+    """
     for by_rank in series.values():
         for rank in ranks & by_rank.keys():
             by_rank[rank][0].append(at)
@@ -289,7 +320,7 @@ def _columns(rows: Sequence[Sequence[Any]], width: int) -> Iterable[Sequence[Any
 
 
 def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -> None:
-    """The time that each rank itself needs for a step: data and computing."""
+    """Add the time that each rank itself needs for a step: data and computing."""
     loading = series.pop("data_s", {})
     for rank, (times, computing) in series.pop("compute_s", {}).items():
         at, data = loading.get(rank, (times, [0.0] * len(times)))
@@ -308,7 +339,7 @@ def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -
 
 
 def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
-    """At most so many points, the least and the greatest of those that are left out among them.
+    """At most `most` points, with the least and the greatest of those that are left out.
 
     A value that is not known is None; one that is no finite number is NaN.
     """
@@ -327,13 +358,16 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
 
 
 def _extremes(group: Sequence[float]) -> tuple[int, ...]:
-    """The places of the least and of the greatest, in order."""
+    """The places of the least and the greatest value, in order."""
     first, second = group.index(min(group)), group.index(max(group))
     return tuple(sorted({first, second}))
 
 
 def _known_extremes(group: Sequence[Any]) -> list[int]:
-    """Likewise, and of the first that is not known or no number."""
+    """The places of the least and the greatest known value, in order.
+
+    The first value that is unknown or no number is there too.
+    """
     known = [j for j, value in enumerate(group) if value is not None and value == value]
     places = {next(j for j in range(len(group)) if j not in known)}
     if known:
@@ -349,7 +383,7 @@ def _all_finite(values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> float:
-    """As a finite number; NaN where it is none."""
+    """The value as a finite number; NaN where it is none."""
     try:
         number = float(value) if isinstance(value, (int, float)) else math.nan
     except OverflowError:

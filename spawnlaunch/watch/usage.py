@@ -1,14 +1,15 @@
-"""What each rank uses: one look at all of them, and the difference to the look before.
+"""The use of resources by each rank: a look at all of them, and the difference to the one before.
 
-Figures of a rank are of its process, but for these, which are of all that it has started as well
-(DataLoader workers): CPU time, processes, bytes read and written. Those that have ended and been
-waited for are in the figures of who waited (getrusage(2), RUSAGE_CHILDREN; proc(5), /proc/pid/io).
+Figures of a rank are of its process, but for these, which are also of the processes that it has
+started (DataLoader workers): CPU time, processes, bytes read and written. A process that has ended
+and been waited for is in the figures of its parent (getrusage(2), RUSAGE_CHILDREN; proc(5),
+/proc/pid/io).
 
     cpu          CPU seconds per second since the look before: 1.5 is one and a half cores
     elsewhere    CPUs outside the rank's mask on which one of its threads ran last
     memory       resident set, bytes; `peak` is the most so far (VmHWM)
     reads        bytes per second that came from read(2) and its like, page cache included
-    quiet_s      seconds since anything was written to stdout or stderr; None where no one can tell
+    quiet_s      seconds since anything was written to stdout or stderr; None: not known
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ THREADS_AT_ONCE = 2  # of a rank, which has dozens: all have been looked at afte
 
 
 class Sample(NamedTuple):
-    """A rank at a moment. None: not known (yet)."""
+    """The figures of a rank at a moment. None: not known (yet)."""
 
     time: float  # seconds since 1970
     host: str
@@ -46,14 +47,14 @@ class Sample(NamedTuple):
     start: int  # clock ticks since boot
     command: str
     state: str  # as psutil has it: running, sleeping, disk-sleep, stopped, zombie
-    held: held.Held | None  # what keeps it from running
+    held: held.Held | None  # the way in which it is kept from running
     cpu: float | None
     cpu_seconds: float  # in all
     cpus: str  # the mask of its first thread, as a list
     elsewhere: str
     memory: int
     peak: int | None
-    memory_below: int  # resident sets of what it started, added up: shared pages count each time
+    memory_below: int  # resident sets of its descendants, added up: shared pages count each time
     threads: int
     processes: int  # that it has started and that live
     reads: float | None
@@ -66,7 +67,7 @@ class Sample(NamedTuple):
     waited_for: float | None = None  # and in which others wait for it
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The sample as a dictionary for JSON."""
         return {
             **self._asdict(),
             "held": self.held and self.held._asdict(),
@@ -76,9 +77,10 @@ class Sample(NamedTuple):
 
 
 def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
-    """The sample of such a dict; `later_s` is added to its times, which are of another's clock.
+    """Read a sample from such a dictionary.
 
-    Raises TypeError or KeyError where it is none.
+    `later_s` is added to its times, which are of another node's clock.
+    Raises TypeError or KeyError where the value is no sample.
     """
     device, progress, said_at = told["device"], told["progress"], told["said_at"]
     if progress and progress["at"] is not None:
@@ -101,7 +103,7 @@ class _Totals(NamedTuple):
 
 
 class _Watched:
-    """One rank, with what has to be kept between two looks at it."""
+    """A rank, and the values that are kept between two looks at it."""
 
     def __init__(self, rank: find.Rank) -> None:
         self.rank = rank
@@ -115,8 +117,11 @@ class _Watched:
 
 
 class Sampler:
-    """Looks at the ranks of this user on this machine, or at those of them that are `ours` and of a
-    launch that has `words` in its name or command line."""
+    """Takes samples of ranks of this user on this machine.
+
+    They are those of the ranks that are `ours` and of a launch that has `words` in its name or
+    command line.
+    """
 
     def __init__(
         self,
@@ -133,7 +138,7 @@ class Sampler:
         self._host = os.uname().nodename
 
     def sample(self) -> list[Sample]:
-        """All ranks that live, those of a launch together and in their order."""
+        """Samples of all ranks that live, those of a launch together and in their order."""
         now = time.monotonic()
         if now >= self._find_at or not self._watched:
             began = time.thread_time()
@@ -150,7 +155,7 @@ class Sampler:
         return samples
 
     def find(self) -> None:
-        """Look which ranks there are; `sample` does so by itself now and then."""
+        """Find the ranks that there are; `sample` does so by itself now and then."""
         before, self._watched = self._watched, {}
         ranks = [rank for rank in self._finder.ranks() if self._ours(rank)]
         for rank in ranks:
@@ -214,7 +219,7 @@ class Sampler:
 
 
 def _below(pid: int) -> tuple[_Totals, int] | None:
-    """The totals and resident set of what a rank has started; None: it has ended."""
+    """The totals and resident sets of a rank's descendants; None: the rank has ended."""
     try:
         process = psutil.Process(pid)
         with process.oneshot():
@@ -242,7 +247,7 @@ def _mask(process: psutil.Process) -> frozenset[int]:
 
 
 def _elsewhere(watched: _Watched, mask: frozenset[int]) -> frozenset[int]:
-    """Where threads ran last that ran outside the mask of the first: some threads at each look."""
+    """The last CPUs of threads outside the main thread's mask: some threads at each look."""
     directory = f"{watched.rank.pid}/task"
     if not watched.threads:
         watched.elsewhere, watched.outside = frozenset(watched.outside), set()
@@ -259,12 +264,12 @@ def _elsewhere(watched: _Watched, mask: frozenset[int]) -> frozenset[int]:
 
 
 def _peak(status: Mapping[str, str]) -> int | None:
-    """Of the resident set, in bytes."""
+    """The peak of the resident set, in bytes."""
     return int(status["VmHWM"].split()[0]) * 1024 if "VmHWM" in status else None
 
 
 def _command(process: psutil.Process) -> str:
-    """Its command line; of one that multiprocessing has started that of the script."""
+    """The command line of a process; for one of multiprocessing, that of the script."""
     try:
         if find.is_spawned(process.pid):
             process = process.parent() or process
@@ -274,7 +279,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def by_launch(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
-    """The samples of each launch, the one that began last first."""
+    """The samples of each launch, the launch that began last first."""
     launches: dict[str, list[Sample]] = {}
     for sample in samples:
         launches.setdefault(sample.launch, []).append(sample)

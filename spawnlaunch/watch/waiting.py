@@ -1,9 +1,9 @@
-"""Asks the ranks what torch has recorded, now and then, and keeps what that says of them together.
+"""Ask the ranks now and then for torch's records, and keep the result of comparing the answers.
 
 An answer costs a rank some CPU time, by the number of collectives that its recorder keeps, and us
 some to read it. So ranks are asked again only when that is a small share of the time passed. A rank
-is said to be waited for when two looks in a row say so, as what is so in one may be chance; or at
-once, if wanted.
+is reported as waited for when two looks in a row show it, as one may show it by chance; or at once,
+if wanted.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from spawnlaunch.watch import notes, usage
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
 REST_S = 2.5  # at least, until the next question
-SHARE = 0.003  # of a rank's time; what it takes us for each rank counts as its own
+SHARE = 0.003  # of a rank's time; our own time for each rank counts as its own
 PATIENCE_S = 3.0  # with an answer: its thread needs the GIL, which a hanging rank may hold
 
 
 class Inquiry:
-    """What the ranks of each launch have told last."""
+    """The last answers of the ranks of each launch."""
 
     def __init__(self, look_s: float = LOOK_S, at_once: bool = False) -> None:
         self.answers: dict[str, dict[int, asked.Testimony]] = {}  # by launch and rank
-        self._silent: dict[str, dict[int, asked.Testimony]] = {}  # likewise: nothing, of the others
+        self._silent: dict[str, dict[int, asked.Testimony]] = {}  # empty answers for the rest
         self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
@@ -37,7 +37,7 @@ class Inquiry:
 
     @property
     def fds(self) -> list[int]:
-        """Through which more of an answer comes; empty where none is awaited."""
+        """The descriptors through which more of an answer comes; empty where none is awaited."""
         return [one.fd for one in self._asked.values()]
 
     def ask(self, samples: Sequence[usage.Sample]) -> None:
@@ -51,15 +51,18 @@ class Inquiry:
             key = one.launch, one.rank
             try:
                 self._asked[key] = asked.Question(one.pid, one.start, self._look_s, EVERY_S)
-            except BlockingIOError:  # it has not heard those who asked before
+            except BlockingIOError:  # it has not heard earlier questions
                 self._note_silent(*key)
             except OSError:  # it has no torch, or is another's
                 continue
-        if not self._asked:  # whoever was waited for is gone
+        if not self._asked:  # the ranks that were waited for are gone
             self.verdicts = {}
 
     def read(self) -> bool:
-        """Read what has come; whether all have answered, or will not: there are new verdicts."""
+        """Read the parts of answers that have come; True: there are new verdicts.
+
+        That is when all ranks have answered, or will not answer any more.
+        """
         if not self._asked:
             return False
         began = time.thread_time()
@@ -75,11 +78,11 @@ class Inquiry:
         return not self._asked
 
     def _has_ended(self, key: tuple[str, int], one: asked.Question) -> bool:
-        """Whether it has answered, or will not."""
+        """Whether the rank has answered, or will not answer any more."""
         launch, rank = key
         try:
             answer = one.read()
-        except OSError:  # it has ended, or tells what cannot be read
+        except OSError:  # it has ended, or its answer cannot be read
             return True
         is_late = time.monotonic() >= self._until
         if answer:
@@ -99,7 +102,7 @@ class Inquiry:
         self.judge({launch: {**self._silent.get(launch, {}), **each} for launch, each in told})
 
     def _rest(self) -> None:
-        """Ask nobody until that has cost only so much."""
+        """Set the time of the next question, so that questions take a small share of all time."""
         costs = [one.cost_s for told in self.answers.values() for one in told.values()]
         cost_s = max(costs, default=0.0) + self._used_s / max(1, len(costs))
         self._due = time.monotonic() + max(REST_S, cost_s / SHARE - self._look_s)
@@ -107,7 +110,10 @@ class Inquiry:
     def judge(
         self, answers: Mapping[str, Mapping[int, asked.Testimony]], uncertain_s: float = 0.0
     ) -> None:
-        """Compare what ranks have told; so much may the clocks of their nodes differ."""
+        """Compare the answers of the ranks.
+
+        The clocks of their nodes may differ by `uncertain_s`.
+        """
         told = answers.items()
         self.verdicts = {launch: culprits.judged(each, uncertain_s) for launch, each in told}
 
@@ -128,7 +134,10 @@ class Inquiry:
         return [one._replace(**share_of(one)) for one in samples]
 
     def findings(self) -> dict[str, list[notes.Note]]:
-        """Who is waited for, and who is in another collective than the others; by launch."""
+        """Notes on ranks, by launch.
+
+        The others wait for such a rank, or it is in another collective than the others.
+        """
         return {launch: [*self._found(launch, each)] for launch, each in self.verdicts.items()}
 
     def _found(self, launch: str, verdict: culprits.Verdict) -> Iterator[notes.Note]:

@@ -1,12 +1,12 @@
-"""Inside a worker: a thread that tells who asks where the worker is, and what torch has recorded.
+"""Inside a worker: a thread that answers where the worker is, and what torch has recorded.
 
-A line of spawnlaunch-witness.pth, which Python reads at each start, comes here where the variable
-WITNESS has the number of this very process. So it is a worker, and nothing that a worker has
-started, nor any other program. Nothing begins before torch is imported; then a thread waits at the
-abstract socket `address` for questions (answering.py), which no other user can ask. So the script
-needs no wrapper, and its environment no package beyond this one.
+A line of spawnlaunch-witness.pth, which Python reads at each start, calls `begin` if the variable
+WITNESS has the pid of this very process. So the process is a worker, and neither a child of one nor
+any other program. Nothing begins before torch is imported; then a thread waits at the abstract
+socket `address` for questions (answering.py), which no other user can ask. So the script needs no
+wrapper, and its environment no package beyond this one.
 
-In task mode there is no launcher that tells of a failure: there the worker names itself before its
+In task mode there is no launcher that reports a failure: there the worker names itself before its
 traceback.
 """
 
@@ -29,17 +29,17 @@ PIECE_BYTES = 4096  # that no other process's writes to a pipe get in between: P
 
 
 def address(pid: int, start: int) -> str:
-    """Where the process listens that has this number, and began so many ticks after boot."""
+    """The socket of the process with this pid that began `start` ticks after boot."""
     return f"\0spawnlaunch-witness-{pid}-{start}"
 
 
 def stack_file(directory: str, pid: int) -> str:
-    """Where the stacks of a worker go, and of what it forks."""
+    """The file for the stacks of a process: of a worker, or of a process that it forks."""
     return os.path.join(directory, f"stacks-{pid}")
 
 
 def begin() -> None:
-    """Answer for this process from the moment at which it imports torch, where it is a worker.
+    """Answer for this process from its import of torch on, where it is a worker.
 
     A script may call it under a launcher that sets no WITNESS: then its process is the worker.
     """
@@ -61,7 +61,7 @@ def _is_worker() -> bool:
 
 
 def _tell_stacks_on(signum: int) -> None:
-    """Have faulthandler write the stacks of all threads to a file of this process on a signal."""
+    """Make faulthandler write the stacks of all threads to a file of this process on a signal."""
     import faulthandler
 
     path = stack_file(os.environ.get(STACK_FILES, ""), os.getpid())
@@ -73,7 +73,7 @@ def _tell_stacks_on(signum: int) -> None:
 
 
 def _name_failures() -> None:
-    """Before the traceback of what nobody has caught comes a line: which rank, where and when.
+    """Print a line before the traceback of an uncaught exception: which rank, where and when.
 
     The tracebacks of several tasks come together in one output, where their lines stay whole. Where
     a hook of the script, as rich's, shows the traceback in its own way, the line comes at the end.
@@ -101,7 +101,7 @@ def _name_failures() -> None:
                 stream.flush()
 
     def name_at_end() -> None:
-        error = getattr(sys, "last_value", None)  # that nobody has caught
+        error = getattr(sys, "last_value", None)  # that no code has caught
         if error is not None and not has_named and sys.stderr and _is_worker():
             sys.stderr.write(_who(type(error)))
 
@@ -110,7 +110,7 @@ def _name_failures() -> None:
 
 
 def _who(kind: type[BaseException]) -> str:
-    """Which rank fails, and, where a module is missing, which environment was to have it."""
+    """The line on the rank that fails, and, for a missing module, on the right environment."""
     now = time.time()
     when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}.{int(now % 1 * 1000):03d}"
     rank, host = os.environ.get("RANK", "?"), os.uname().nodename
@@ -124,7 +124,7 @@ def _who(kind: type[BaseException]) -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    """Whole lines, as many as one write keeps together."""
+    """The text in pieces of whole lines, each as long as one write keeps together."""
     pieces, size = [""], 0
     for line in text.splitlines(keepends=True):
         more = len(line.encode(errors="backslashreplace"))
@@ -137,7 +137,7 @@ def _pieces(text: str) -> list[str]:
 
 
 class _Finder:
-    """Finds no module; but torch is looked for here first."""
+    """An import finder that finds no module, but notices the import of torch."""
 
     _has_begun = False
 

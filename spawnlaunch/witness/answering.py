@@ -1,16 +1,18 @@
-"""The thread of a worker that answers. A question and its answer, each through a socket of its own:
+"""The thread of a worker that answers questions about its stacks and torch's records.
+
+A question and its answer, each through a socket of its own:
 
     {"seconds": 2.0, "every": 0.04}<newline>
     {"threads": "Thread 12 ...", "stacks": [[["step", "train.py", 8], ...], ...],
      "looks": [[1795527719404788887, 0], ...], "when": 1795527719444788887, "seconds": 0.021,
      "groups": {"0": [0, 1]}, "dumps": [228717]}<newline><so many bytes>...
 
-`looks` are those at the main thread within that time: nanoseconds since 1970, and which of `stacks`
-(the innermost call first) it had. `threads` are the stacks of all threads at the end, as py-spy
-writes them. `groups` are this rank's process groups, with the ranks of each: gloo's recorder leaves
-them out. A dump is one of torch's flight recorder (hang/flight.py), without stacks: those would
-import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of an
-answer is the CPU time that it has taken.
+`looks` are those at the main thread within that time: nanoseconds since 1970, and the index of its
+stack in `stacks` (the innermost call first). `threads` are the stacks of all threads at the end, as
+py-spy writes them. `groups` are this rank's process groups, with the ranks of each: gloo's recorder
+leaves them out. A dump is one of torch's flight recorder (hang/flight.py), without stacks: those
+would import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of
+an answer is the CPU time that it has taken.
 """
 
 from __future__ import annotations
@@ -34,18 +36,19 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-NAME = ': "MainThread"'  # behind the number of that thread
+NAME = ': "MainThread"'  # after the number of that thread
 MOST_FRAMES = 100  # of a stack
-MOST_S, LEAST_EVERY_S = 30.0, 0.01  # of what a question may ask for
-PATIENCE_S = 1.0  # with who asks, and at a fork with an answer that is under way
+MOST_S, LEAST_EVERY_S = 30.0, 0.01  # limits of a question
+PATIENCE_S = 1.0  # with the client, and at a fork with an unfinished answer
 # A torch with NCCL has a recorder for that beside the other.
 DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
 
 
 class Witness:
-    """The thread. It ends before a fork, and another begins behind it: of a process of several
-    threads that forks Python 3.12 warns. It ends before Python does, too.
+    """The witness thread of a process.
 
+    It ends before a fork, and another starts after it: Python 3.12 warns when a process of several
+    threads forks. It also ends before Python does.
     Raises OSError where there is no place to listen at.
     """
 
@@ -67,10 +70,13 @@ class Witness:
         )
 
     def _start(self) -> None:
-        """Where it is wanted, and not there; one that has to end yet comes here then."""
+        """Start the thread where it is wanted and not there.
+
+        A thread that still has to end calls this when it does.
+        """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
-            # One that the script has blocked, to wait for it, must not come to the thread.
+            # A signal that the script has blocked, to wait for it, must not come to the thread.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             if self._is_here and self._is_wanted and self._running.acquire(False):
                 self._start_now()
@@ -91,18 +97,21 @@ class Witness:
         self._forking.acquire()
         try:
             self._end()
-        except OSError:  # the script has closed what it has not opened
+        except OSError:  # the script has closed descriptors that it had not opened
             self._is_here = False
             self._forking.release()
 
     def _at_exit(self) -> None:
-        """Python ends threads as soon as they want its lock; one within torch ended the process."""
+        """End the thread before Python does.
+
+        At its end Python ends a thread that wants its lock; within torch that ended the process.
+        """
         if self._is_here:
             with suppress(OSError):
                 self._end()
 
     def _end(self) -> None:
-        """The thread ends, and is not wanted."""
+        """End the thread, and keep it from starting again."""
         self._is_wanted = False
         until = time.monotonic() + PATIENCE_S
         self._stop.send(b".")
@@ -129,7 +138,7 @@ class Witness:
         self._number = _thread.get_native_id()
         try:
             while self._is_wanted and self._is_ready(self._listener):
-                with suppress(Exception):  # of who asks, or of torch's: the worker does not mind
+                with suppress(Exception):  # of the client, or of torch: the worker goes on
                     self._hear()
         except OSError:  # closed
             self._is_here = False
@@ -138,13 +147,14 @@ class Witness:
             self._start()
 
     def _is_ready(self, file: Any, within_s: float | None = None) -> bool:
-        """Whether it can be read; not where the thread is to end, or the time is over."""
+        """Whether the file can be read; False where the thread is to end, or the time is over."""
         return self._events(file, within_s) == {file.fileno()}
 
     def _events(self, file: Any, within_s: float | None = None) -> set[int]:
-        """Which of the file and the end of the thread there is. Raises OSError where one is closed.
+        """Wait for the file, and for the end of the thread; the result is which of them has come.
 
-        With more than 1024 files select(2) would not do.
+        Raises OSError where one of them is closed. With more than 1024 files select(2) would not
+        do.
         """
         poll = select.poll()
         for one in (file, self._is_told_to_stop):
@@ -176,7 +186,7 @@ class Witness:
             frames = tuple(_frames(sys._current_frames().get(self._main)))
             looks.append((time.time_ns(), stacks.setdefault(frames, len(stacks))))
             if self._events(client, min(max(every, LEAST_EVERY_S), MOST_S)):
-                break  # who asks has gone, or wants no more
+                break  # the client has gone, or wants no more
         when, dumps = time.time_ns(), [*_dumps()]
         head = {
             "threads": "".join(_all_threads(self._main)), "stacks": [*stacks], "looks": looks,
@@ -187,7 +197,7 @@ class Witness:
 
 
 def _frames(frame: FrameType | None) -> Iterator[tuple[str, str, int]]:
-    """Function, file and line; the innermost call first."""
+    """Function, file and line of each call in a stack; the innermost call first."""
     for _ in range(MOST_FRAMES):
         if frame is None:
             return
@@ -203,7 +213,10 @@ def _all_threads(main: int) -> Iterator[str]:
 
 
 def _groups() -> dict[str, list[int]]:
-    """By their names; empty where there are none, or the main thread makes one just now."""
+    """The ranks of each process group, by its name.
+
+    Empty where there are none, or while the main thread makes one.
+    """
     with suppress(Exception):
         world = sys.modules["torch.distributed.distributed_c10d"]._world
         return {name: [*world.pg_group_ranks[group]] for group, name in world.pg_names.items()}
@@ -211,8 +224,11 @@ def _groups() -> dict[str, list[int]]:
 
 
 def _dumps() -> Iterator[bytes]:
-    """What the recorders have. They read their settings when they are asked first, so they are not
-    before the script has made its process group."""
+    """The dumps of torch's flight recorders.
+
+    A recorder reads its settings when it is first asked, so none is asked before the script has
+    made its process group.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed and distributed.is_available() and distributed.is_initialized():
         library = sys.modules["torch"]._C._distributed_c10d

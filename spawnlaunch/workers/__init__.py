@@ -1,1 +1,1 @@
-"""What each worker of a launch is made of, and how a process becomes it."""
+"""The parts of each worker of a launch, and the steps by which a process becomes it."""

@@ -1,7 +1,7 @@
-"""The worker's environment: the inherited one, torchrun's contract, and what the user's flags add.
+"""The worker's environment: inherited variables, torchrun's contract, and the user's flags.
 
-Source of the names: torch.distributed.run's documentation, "Environment Variables"; NODE_RANK is
-what Composer and Lightning read.
+Source of the names: torch.distributed.run's documentation, "Environment Variables"; Composer and
+Lightning read NODE_RANK.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from spawnlaunch.base import reading
 from spawnlaunch.workers import launches
 from spawnlaunch.world import identity
 
-MARK = identity.MARK  # the run's unique id, a dot, and the rank: whose child a process is
+MARK = identity.MARK  # the run's unique id, a dot, and the rank: the worker of a process
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads
 STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory of the files that they go to: see witness/
-WITNESS = identity.WITNESS  # its own pid, which what it starts does not have: see witness/
+WITNESS = identity.WITNESS  # its own pid, which its children do not have: see witness/
 TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above it: then it names its own failure
-NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here: for what one does while the others wait
-TYPED = "SPAWNLAUNCH_TYPED"  # names of flags that bear on a rank's place, for what checks that
+NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here, for work of one while others wait
+TYPED = "SPAWNLAUNCH_TYPED"  # names of flags that bear on a rank's place, for checks of it
 OMP = "OMP_NUM_THREADS"
-# What the launchers of several nodes know each other by; no worker needs it.
+# The secret by which launchers of several nodes know each other; no worker needs it.
 TOKENS = ("SPAWNLAUNCH_TOKEN", "SPAWNLAUNCH_TOKEN_FILE")
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
 
@@ -29,8 +29,8 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user'
 def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
     """The complete environment of worker `i` of this launcher, with `own` for it alone.
 
-    The user's own variables win, except the rank variables of an outer launcher. What is not known
-    (None) is not set, nor inherited.
+    The user's own variables win, except the rank variables of an outer launcher. A variable with an
+    unknown value (None) is neither set nor inherited.
     """
     request, world, environ = launch.request, launch.resolution.world, launch.environ
     rank = world.rank + i
@@ -73,7 +73,7 @@ def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
     """The manager's variables that worker `i` would have as a task of its own.
 
     A launcher in a step was given those of the step's one task on this node. In a shell of a job
-    they are nobody's.
+    they belong to no task.
     """
     request, resolution = launch.request, launch.resolution
     managers = resolution.around if request.rewrite_slurm_env else resolution.managers[:1]

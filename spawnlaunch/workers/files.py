@@ -1,14 +1,13 @@
-"""Files and directories that we make: the one place, with the rules for other users.
+"""All files and directories that spawnlaunch makes, with the rules about other users.
 
-What workers say is nobody else's business: a directory that we make is for its user alone, as
-torchrun's is. In one that is there already the user has chosen who reads; files have the umask's
-mode.
+The output of workers is private: a directory that we make is for its user alone, as torchrun's is.
+Where a directory is there already, the user has chosen its readers; files have the umask's mode.
 
-A directory that everybody may write to, as /tmp, may have a link of anybody's under any name. Who
-follows it writes where somebody else wants it, with rights that the other has not. So we follow a
-link there as a kernel does whose fs.protected_symlinks is 1, whatever ours has (its
-Documentation/admin-guide/sysctl/fs.rst): if it is ours, or the owner's of the directory. Beyond
-that we follow root's, and distrust a directory without the sticky bit alike.
+In a directory that all users may write to, as /tmp, any user may have put a link under any name. A
+process that follows it writes where that user wants, with rights that the user does not have. So we
+follow a link there as a kernel does with fs.protected_symlinks = 1, whatever ours has (its
+Documentation/admin-guide/sysctl/fs.rst): if the link belongs to us or to the owner of the
+directory. Beyond that we follow root's links, and distrust a directory without the sticky bit too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def resolved(path: str) -> str:
-    """The path without links; what is not there, or cannot be seen, stands as it is.
+    """Return the path without links; a missing or unreadable part stays as it is.
 
     Raises OSError for the first link that is not to be followed.
     """
@@ -57,12 +56,15 @@ def resolved(path: str) -> str:
 
 
 def _names(path: str) -> list[str]:
-    """Those on the way, the last one first."""
+    """The names on the path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
 def _target(path: str, directory: str) -> str | None:
-    """Where a link leads; None: there is none. Raises OSError if it is not to be followed."""
+    """The path to which a link leads; None: there is no link.
+
+    Raises OSError if the link must not be followed.
+    """
     try:
         found = machine.lstat(path)
         if not stat.S_ISLNK(found.st_mode):
@@ -95,13 +97,13 @@ def make_directory(path: str) -> None:
             if not machine.isdir(each):
                 kind = errno.EEXIST if each == target else errno.ENOTDIR
                 raise OSError(kind, os.strerror(kind)) from None
-    resolved(path)  # nor has somebody been quicker
+    resolved(path)  # another process may have been quicker
 
 
 def opened(path: str, flags: int) -> int:
     """Open a file to write to, and make it if it is not there. Raises OSError.
 
-    Others may be able to write to the directory: a link of theirs is not followed.
+    Where other users may write to the directory, a link of theirs is not followed.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
     try:
@@ -116,9 +118,9 @@ def opened(path: str, flags: int) -> int:
 
 
 def open_log(route: launches.Route) -> int:
-    """The file of a worker's stream, to add to it. Raises OSError.
+    """Open the file of a worker's stream, to add to it. Raises OSError.
 
-    Neither a FIFO nor a device is waited for.
+    The call does not wait for a reader of a FIFO, nor for a device.
     """
     fd = opened(route.file or "", TO_ADD)
     if stat.S_ISFIFO(machine.fstat(fd).st_mode):
@@ -127,8 +129,8 @@ def open_log(route: launches.Route) -> int:
     return fd
 
 
-# The directories and files of the ranks are made before anybody is started, so that one that cannot
-# be written to is said once and costs nothing.
+# The directories and files of the ranks are made before any worker is started: so an error about
+# one of them is printed once and costs nothing.
 
 
 def prepare_files(
@@ -158,7 +160,7 @@ def prepare_files(
             machine.unlink(error_file)
     except FileNotFoundError:
         pass
-    except OSError as error:  # it may be a link of somebody else's, which the worker would follow
+    except OSError as error:  # it may be a link of another user, which the worker would follow
         raise errors.UsageError(
             f"cannot remove {error_file}, where rank {rank} would report a failure: "
             f"{error.strerror}; remove it yourself, or {ELSEWHERE}"
@@ -168,7 +170,7 @@ def prepare_files(
 def _directories(
     routes: launches.Routes, error_file: str | None, scratch: str | None
 ) -> dict[str, str]:
-    """Those to be made, each with what to type where it cannot be."""
+    """The directories to be made, each with the advice for the case that it cannot be."""
     files = [route.file for route in routes if route.file != os.devnull]
     found = {os.path.dirname(path): ELSEWHERE for path in files if path}
     if error_file and os.path.dirname(error_file) != scratch:
@@ -178,18 +180,18 @@ def _directories(
 
 
 def write(path: str, text: str) -> None:
-    """Leave a small file where the user named a place: whole, or not at all. Raises OSError.
+    """Write a small file where the user named a place: whole, or not at all. Raises OSError.
 
     | what is there              | what happens                                                  |
     |----------------------------|---------------------------------------------------------------|
     | nothing, or a regular file | another file takes its place at once (rename(2)): with the    |
     |                            | mode and, where that is allowed, the owner of the old one     |
-    | one that cannot be renamed | the text takes the place of what is in it                     |
+    | one that cannot be renamed | the text takes the place of its content                       |
     | a symbolic link            | the same where it leads; the link stays                       |
     | our own stdout or stderr   | the text is added to it                                       |
-    | a device, a FIFO           | the text is written to it, as far as somebody reads           |
+    | a device, a FIFO           | the text is written to it, as far as a process reads it       |
 
-    What goes wrong leaves nothing behind.
+    An error leaves no file.
     """
     data = text.encode(errors="backslashreplace")
     target = resolved(path)
@@ -211,7 +213,7 @@ def write(path: str, text: str) -> None:
 
 
 def refusal(path: str) -> str | None:
-    """Why there can be no such file, in words; None: there can, as far as one sees before."""
+    """The reason why the file cannot be written; None: as far as can be seen, it can."""
     try:
         target = resolved(path)
     except OSError as error:
@@ -226,7 +228,7 @@ def refusal(path: str) -> str | None:
 
 
 def _leads_to(target: str, found: os.stat_result) -> bool:
-    """Whether the name is that of the file: /dev/fd/3 may lead to one that has none."""
+    """Whether the path leads to the file: /dev/fd/3 may lead to a file without a name."""
     try:
         return os.path.samestat(machine.stat(target), found)
     except OSError:
@@ -234,12 +236,12 @@ def _leads_to(target: str, found: os.stat_result) -> bool:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether our stdout or stderr goes there: it would go on in the file that is replaced."""
+    """Whether our stdout or stderr goes to the file: output would go on in the replaced one."""
     return any(os.path.samestat(machine.fstat(fd), found) for fd in (1, 2))
 
 
 def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
-    """Write a file beside the old one, with a random name that nobody can foresee; rename it."""
+    """Write a file beside the old one under an unforeseeable random name, and rename it."""
     unfinished = os.path.join(
         os.path.dirname(target), f".spawnlaunch-{machine.urandom(8).hex()}.tmp"
     )
@@ -257,7 +259,7 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
 
 
 def _fill(fd: int, found: os.stat_result | None, data: bytes) -> None:
-    """A new file, with owner and mode of the old one before anything is in it."""
+    """Write the data to a new file, after giving it owner and mode of the old one."""
     if found:
         with suppress(PermissionError):
             machine.fchown(fd, found.st_uid, found.st_gid)

@@ -1,4 +1,4 @@
-"""The variables with which NCCL's process groups keep records, and tell them when they are asked.
+"""The variables that make NCCL's process groups keep records, and dump them on request.
 
 See hang/flight.py for the files that they name.
 """
@@ -16,13 +16,13 @@ DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 
 
 def is_on(environ: Mapping[str, str]) -> bool:
-    """Whether the user has asked for records."""
+    """Whether the user has switched the records on."""
     values = (environ.get(name, "") for name in SIZES)
     return any(reading.is_number(value) and int(value) > 0 for value in values)
 
 
 def variables(environ: Mapping[str, str], scratch: str) -> dict[str, str]:
-    """What the workers need, so that they can be asked: names that the user has given stay."""
+    """The variables that workers need for dumps; names that the user has given stay."""
     if not is_on(environ):
         return {}
     dump = next((environ[name] for name in DUMPS if environ.get(name)), None)

@@ -1,4 +1,4 @@
-"""The records of a launch: its workers, and what they are made of."""
+"""The records of a launch and its workers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from spawnlaunch.world.host import HeldPort
 
 
 class Route(records.NamedTuple):
-    """One stream of one worker."""
+    """The way of one stream of one worker."""
 
     file: str | None  # path of a file that keeps it
     shown: bool  # on the launcher's own stream
 
     @property
     def is_redirected(self) -> bool:
-        """Whether it goes to the file only, which the worker then writes by itself."""
+        """Whether the stream goes to the file only, which the worker then writes by itself."""
         return self.file is not None and not self.shown
 
 
 class Routes(records.NamedTuple):
-    """Both streams of one worker."""
+    """The ways of both streams of one worker."""
 
     stdout: Route
     stderr: Route
@@ -51,12 +51,12 @@ class Worker(records.NamedTuple):
 
     @property
     def name(self) -> str:
-        """`rank 3 on node1`, in lines about it."""
+        """`rank 3 on node1`, for messages about the worker."""
         return f"rank {self.rank} on {machine.uname().nodename}"
 
 
 class Launch(records.NamedTuple):
-    """All that the workers of an attempt are made of, and how they are ended and reported.
+    """The description of the workers of an attempt, and of how they are ended and reported.
 
     No launch changes. For each later attempt `attempts` (`ganged`, on several nodes) makes one with
     another port. The fields from `logs` on are those of `starting.complete`.
@@ -65,14 +65,14 @@ class Launch(records.NamedTuple):
     request: flags.Request
     resolution: identity.Resolution
     plan: Plan  # where the workers sit
-    environ: Mapping[str, str]  # what the launcher inherited
+    environ: Mapping[str, str]  # as the launcher inherited it
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
     seen: Visible  # the devices that a worker sees
     node: Node  # this machine
-    argv: tuple[str, ...] = ()  # what was typed
-    closed: tuple[str, ...] = ()  # the standard streams that nobody can write to
+    argv: tuple[str, ...] = ()  # the words of the command line
+    closed: tuple[str, ...] = ()  # the standard streams that are closed for writing
     blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     group: int = 0  # process group of the launcher, which a lone worker shares
     # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.

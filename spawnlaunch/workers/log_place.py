@@ -1,4 +1,4 @@
-"""Where the files of a run are kept: below --log-dir, and no two runs in one place."""
+"""The place of a run's files: below --log-dir, and never the same for two runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spawnlaunch.workers import files, launches
 from spawnlaunch.world import identity
 
 DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
-MOST_RUNS = 10_000  # of one name; the last one takes what is there
+MOST_RUNS = 10_000  # of one name; the last directory is used again
 LATER = "LAUNCH"  # in place of the name of a launch that is not known yet
 
 
 def choose_log_directories(
     request: flags.Request, resolution: identity.Resolution, scratch: str
 ) -> tuple[str, list[str]]:
-    """The template of the directories of ranks, and what is to be said of it.
+    """Return the template of the ranks' directories, and the lines to print about it.
 
-    A run has a directory of its own below DIR, named after it: where an earlier one of that name
+    A run has a directory of its own below DIR, named after it: where an earlier run of that name
     has left files of this launcher's first rank, a number is added. Launchers of several nodes that
     meet are told the name of their launch then (`in_epoch`). A template is taken as it is.
     Raises UsageError in task mode where there is no DIR.
@@ -55,7 +55,10 @@ def _new_place(run: str, rank: int) -> str:
 
 
 def _is_new(directory: str) -> bool:
-    """Make it; False where somebody has. What cannot be made is said when all are."""
+    """Make the directory; False where it exists already.
+
+    Errors are reported later, when all directories are made.
+    """
     try:
         path = files.resolved(reading.absolute(directory, "--log-dir"))
         files.make_directory(os.path.dirname(path))
@@ -68,7 +71,7 @@ def _is_new(directory: str) -> bool:
 
 
 def in_epoch(launch: launches.Launch, name: str) -> launches.Launch:
-    """The launch with its place in an epoch: all launchers are told one name, which is new."""
+    """Return the launch with its directories in an epoch; all launchers are given one new name."""
     if launch.logs is None or "{" in (launch.request.log_dir or ""):
         return launch
     own = _escaped(name.replace(os.sep, "_"))  # another machine has said it
@@ -76,5 +79,5 @@ def in_epoch(launch: launches.Launch, name: str) -> launches.Launch:
 
 
 def _escaped(text: str) -> str:
-    """Of what is no template."""
+    """The text with its braces escaped, for use within a template."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -1,4 +1,4 @@
-"""Where each stream of each worker goes: to the launcher's own, to a file, to both or to neither.
+"""The way of each worker's streams: to the launcher's own, to a file, to both or to neither.
 
 Imported where a flag asks for files, or for some ranks only.
 
@@ -30,7 +30,7 @@ PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
 def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, launches.Routes]]:
-    """By the order of local ranks: the error file of each, if files are kept, and its routes.
+    """Return the error file, if files are kept, and the routes of each worker, by local rank.
 
     Raises UsageError for flags that do not fit the ranks that there are.
     """
@@ -47,7 +47,7 @@ def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, laun
 def _routes(
     request: flags.Request, world: identity.World, i: int, directory: str | None
 ) -> launches.Routes:
-    """The routes of worker `i` of this launcher, whose files are in `directory`, if it has any."""
+    """The routes of worker `i` of this launcher; its files are in `directory`, if it has any."""
     rank, local_rank = world.rank + i, world.local_rank + i
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
@@ -65,7 +65,7 @@ def _routes(
 
 
 def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
-    """Which streams are kept and shown too: with --log-dir alone both, as no task has it."""
+    """The streams that are kept and shown too: with --log-dir alone both, as no task has it."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
     alone = request.log_dir is not None and request.redirects is None
@@ -73,7 +73,7 @@ def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
 
 
 def _check_filters(request: flags.Request, world: identity.World) -> None:
-    """Raises UsageError for a choice of ranks that shows nobody."""
+    """Raise UsageError for a filter that names a rank which is not there."""
     for flag, chosen, size in (
         ("--local-ranks-filter", request.local_ranks_filter, world.local_world_size),
         ("--ranks-filter", request.ranks_filter, world.world_size),
@@ -91,7 +91,7 @@ def _directories(
     """The directories of the local ranks' files, in their order; None: there are no files.
 
     They are torchrun's (but by the global rank), or the user's template filled in. Raises
-    UsageError for a template that cannot be.
+    UsageError for a wrong template.
     """
     if template is None:
         return [None] * nproc
@@ -118,7 +118,7 @@ def _directories(
 
 
 def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator[dict[str, Any]]:
-    """A rank of another launcher on this node, and one on another node, where there are any."""
+    """The fields of a rank of another launcher on this node, and of one on another node, if any."""
     rank, local_rank = last["rank"], last["local_rank"]
     if world.local_world_size > nproc:
         yield {**last, "rank": rank + 1, "local_rank": local_rank + 1}
@@ -130,9 +130,9 @@ def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator
 
 
 def own_file(path: str, world: identity.World) -> str:
-    """The name of a file of this launcher's, for which the user has named one for all of a job.
+    """The name of this launcher's file, where the user has named one file for all of a job.
 
-    A device or a FIFO is what it is: several may write to it.
+    A device or a FIFO keeps its name: several launchers may write to it.
     """
     if world.is_task:
         return f"{path}.{world.rank}"
@@ -144,7 +144,7 @@ def own_file(path: str, world: identity.World) -> str:
 def own_files(
     request: flags.Request, world: identity.World, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """What is to be said of these files: said by rank 0, whose launcher is the first."""
+    """The lines about these files, which rank 0 prints, as its launcher is the first."""
     given = (
         ("--result", request.result),
         (environment.ERROR_FILE, environ.get(environment.ERROR_FILE)),

@@ -1,4 +1,4 @@
-"""One worker: what it is made of, and how a process becomes it."""
+"""How a worker is put together, and how a process becomes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 
 def complete(launch: launches.Launch) -> launches.Launch:
-    """The launch with its files and how it ends, as flags and environment say.
+    """Return the launch with its files, grace and limits, from flags and environment.
 
     Raises UsageError.
     """
@@ -60,9 +60,9 @@ def complete(launch: launches.Launch) -> launches.Launch:
 def _own_files(
     launch: launches.Launch, result: str | None, error_file: str | None
 ) -> tuple[str | None, str | None]:
-    """Those of this launcher, which were named for all. Raises UsageError.
+    """The names of this launcher's files, which the user named for all launchers.
 
-    Whether an error file can be written is seen after a failure, rarely.
+    Raises UsageError. Whether an error file can be written is seen after a failure, rarely.
     """
     if not launch.resolution.gathering:  # of which one launcher writes for all
         world = launch.resolution.world
@@ -88,13 +88,15 @@ def scratch_path(environ: Mapping[str, str]) -> str:
 
 
 def make_scratch(directory: str) -> None:
-    """Make it, new and for ourselves alone. Raises UsageError where nothing can be written.
+    """Make the scratch directory, new and for this user alone.
 
-    It is for files that need not outlive the launch: the workers' error files. Whoever starts the
-    workers makes it and removes it; if that is a guard that was killed, the launcher removes it.
+    It is for files that need not outlive the launch: the workers' error files. The process that
+    starts the workers makes it and removes it; if that is a guard that was killed, the launcher
+    removes it.
+    Raises UsageError where nothing can be written there.
     """
     try:
-        machine.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
+        machine.mkdir(directory, mode=0o700)  # refuses any existing entry, a link too (mkdir(2))
     except OSError as error:
         raise errors.UsageError(
             f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
@@ -144,7 +146,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
 
 
 def _typed(request: flags.Request) -> str | None:
-    """The flags that were typed and bear on where ranks are; None: none was."""
+    """The flags on the command line that bear on where ranks are; None: there are none."""
     typed = dict.fromkeys(flag.name for flag, _, _ in request.given)
     on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
     on_places.add("--oversubscribe")
@@ -159,7 +161,7 @@ def _worker(
     columns: int | None,
     told: Mapping[str, object],
 ) -> launches.Worker:
-    """One of them; `error_file` is where its files are, `columns` the width of our terminal."""
+    """Make worker `i`; `error_file` is that of its files, `columns` the width of our terminal."""
     request, plan, world = launch.request, launch.plan, launch.resolution.world
     rank, local_rank, binding = world.rank + i, world.local_rank + i, plan.bindings[i]
     prefix = _prefix(launch, rank)
@@ -185,13 +187,16 @@ def _worker(
 
 
 def worker_line(worker: launches.Worker, node: hardware.Node, host: str = "") -> str:
-    """Where a worker sits, for people; `host` is named where the lines of several are together."""
+    """The line that says where a worker sits.
+
+    `host` is named where the lines of several nodes are together.
+    """
     omp = worker.environ["OMP_NUM_THREADS"]
     return placement.report_line(worker.rank, worker.binding, node, omp, host)
 
 
 def _prefix(launch: launches.Launch, rank: int) -> str:
-    """What stands before each line of a worker; nothing for one that is alone in the world.
+    """The text before each line of a worker; none where it is alone in the world.
 
     With several nodes the host's name is there too, as their outputs come together.
     """
@@ -218,15 +223,15 @@ def _columns() -> int | None:
 
 
 def _size(width: int, environ: Mapping[str, str]) -> dict[str, object]:
-    """That of our terminal, to which a pipe leads, and no file; what the user set stays."""
+    """The size of the terminal that a pipe of ours leads to; the user's variables stay."""
     size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
     return {name: value for name, value in size.items() if name not in environ}
 
 
 def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
-    """The worker's argv, with its local rank as first argument where --local-rank-arg asks for it.
+    """The worker's argv; its local rank comes first where --local-rank-arg asks for it.
 
-    Python is unbuffered, so that what a worker said is never lost with it.
+    Python is unbuffered, so that a worker's output is never lost with it.
     """
     program, flag = request.program, request.local_rank_arg
     args = program.args
@@ -250,7 +255,7 @@ def prepare_files(
     """Make directories and files for the workers' output and errors.
 
     Raises UsageError where that cannot be done.
-    `scratch` is a directory that is ours alone, and new; in task mode there is none.
+    `scratch` is a new directory for this user alone; in task mode there is none.
     """
     if restart and scratch and not _is_ours(scratch):
         with suppress(OSError):  # `make_scratch` says why
@@ -264,9 +269,10 @@ def prepare_files(
 
 
 def exec_worker(worker: launches.Worker, blocked: Iterable[int]) -> NoReturn:
-    """Turn this process into the worker. Pinned before exec, so all its threads inherit it.
+    """Turn this process into the worker.
 
-    `blocked` is the signals that it is started with blocked.
+    It is pinned before exec, so all its threads inherit the mask. `blocked` are the signals that it
+    is started with blocked.
     """
     try:
         worker = set_up_process(worker)
@@ -283,12 +289,12 @@ def exec_worker(worker: launches.Worker, blocked: Iterable[int]) -> NoReturn:
 
 
 def set_up_process(worker: launches.Worker) -> launches.Worker:
-    """Session, files, mask and memory policy of the worker, which then has its pid as well.
+    """Set session, files, mask and memory policy of the worker, and note its pid in it.
 
     Raises OSError.
 
-    Why a memory policy is refused is the same for all ranks of the node, so one alone says it, in
-    task mode the one with local rank 0; why a mask is refused each rank says for itself.
+    The reason why a memory policy is refused is the same for all ranks of the node, so one rank
+    prints it, in task mode that with local rank 0. Each rank prints why its own mask is refused.
     """
     if worker.own_session:
         signals.detach()

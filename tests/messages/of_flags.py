@@ -53,7 +53,7 @@ STRANGE = [
     Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "type mpirun --hostfile HOSTS python -m spawnlaunch SCRIPT", "$ mpirun --hostfile hosts python -m spawnlaunch --explain x.py"),
     Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "or on each host python -m spawnlaunch --nnodes N --node-rank N --master-addr HOST SCRIPT", "--nnodes 2 --node-rank 0 --master-addr h x.py"),
     Row("--lr 1 x.py", "--lr", "unknown flag", "those of a script go behind it", "x.py --lr 1"),
-    Row("--steps 1", "--steps", "unknown flag", "if it is for the training loop, type -- --steps 1, and for ours type python -m spawnlaunch --help", "-- --steps 1"),
+    Row("--steps 1", "--steps", "unknown flag", "for the training loop type -- --steps 1, and for ours type python -m spawnlaunch --help", "-- --steps 1"),
     Row("--sta x.py", "--sta", "unknown flag", "short for --standalone or --start-method; type the whole name", "--standalone x.py"),
     Row("--nproc_per_node xpu x.py", "--nproc_per_node xpu", "no XPU is visible here", "type --nproc_per_node N, or --nproc_per_node cpu", "--nproc_per_node cpu x.py"),
 ]  # fmt: skip

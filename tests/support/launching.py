@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from spawnlaunch.world import managers
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -55,24 +56,13 @@ SLURM_TASK = {
 # Rank 2 of 3 under MPICH, alone on its node.
 MPICH_RANK = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 
-# What an outer launcher or a resource manager may have left in the environment of the tests.
+# The beginnings of variables that an outer launcher or a resource manager may have left in the
+# environment of the tests. Of each manager that of its row is among them.
 FOREIGN = (
-    *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_", "PET_"),
-    *(
-        "SLURM",
-        "OMP_",
-        "KMP_",
-        "MKL_",
-        "OMPI_",
-        "PMI",
-        "MPI_",
-        "PALS_",
-        "FLUX_",
-        "LSB_",
-        "PBS_",
-        "OAR_",
-    ),
-    *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "JOB_ID", "JOB_COMPLETION_INDEX", "SGE_"),
+    *{"".join(variable.partition("_")[:2]) for variable, _, _ in managers.ORDER},
+    *("WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_"),
+    *("OMP_", "KMP_", "MKL_", "MPI_", "PMIX_", "SLURMD_"),
+    *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "SGE_"),
     "PYTEST_",  # which pytest sets and takes away while threads of a test read the environment
 )
 

@@ -165,10 +165,3 @@ def test_a_prefix_always_never_or_where_there_are_several_ranks(flags, said):
 )
 def test_names_are_read_joined_and_cut_short(word, read):
     assert names.split(word) == read
-
-
-@pytest.mark.parametrize("typed", [["--nproc", 2, "--epochs=3"], ["-c", "x"]])
-def test_an_unknown_flag_is_not_answered_by_the_training_loops_command_line(typed):
-    said = launch(*typed).stderr
-    assert "unknown flag" in said
-    assert "-- -" not in said

@@ -1,5 +1,6 @@
 """--record where several launchers are one launch: a file of each node, one page of them all."""
 
+import json
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -29,6 +30,23 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
     assert f"<td>MASTER_PORT</td><td>{said[0][1]}</td>" in page
     assert sorted(rank for rank, _ in said) == ["0", "1", "2", "3"]
     assert sorted(line["rank"] for line in record.of_kind("ended")) == [0, 1, 2, 3]
+
+
+def test_a_node_that_is_slow_as_a_whole_is_noted_on_the_page(tmp_path: Path) -> None:
+    """Its own recorder sees only ranks that are equally slow."""
+    (tmp_path / "says.py").write_text(SAYS)
+    two_nodes(tmp_path, free_port(), True)
+    record = Recorded(tmp_path / "record")
+    for file in record.directory.iterdir():
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        (ranks,) = (sorted(map(int, line["pids"])) for line in lines if line["kind"] == "attempt")
+        steps = {"compute_s": [0.3 if 2 in ranks else 0.1] * 2, "data_s": [0.01] * 2}
+        sample = {"kind": "sample", "time": lines[-1]["time"], "ranks": ranks, **steps}
+        with file.open("a") as more:
+            more.write(json.dumps(sample) + "\n")
+    assert "rank 2 needs 310 ms for a step, 1.5 times the median of all nodes" in record.page
+    assert "rank 3 needs 310 ms" in record.page
+    assert "rank 0 needs" not in record.page
 
 
 @pytest.mark.full

@@ -57,9 +57,10 @@ def advice(word: str, rest: Sequence[str]) -> str:
     if near := _near(name):
         return f"unknown flag {word}; did you mean {near}?"
     if any(each.endswith(".py") or os.path.isfile(each) for each in rest):  # a script
-        of_others = "those of a script go behind it, those of the training loop behind a --"
+        of_loop = "those of the training loop behind a --"
     else:
-        of_others = f"if it is for the training loop, type -- {shlex.join((word, *rest))}"
+        of_loop = f"for the training loop type -- {shlex.join((word, *rest))}"
+    of_others = f"those of a script go behind it, {of_loop}"
     return f"unknown flag {word}; {of_others}, and for ours type {flags.HERE} --help"
 
 

@@ -1,4 +1,4 @@
-"""The image of --preload: a process that imports the modules, and of which workers are forked.
+"""The image of --preload: a process that imports the modules, and from which workers are forked.
 
     guard       asks for workers, and hears whatever happens while the modules are imported
       image       imports the modules, then waits to be asked
@@ -6,7 +6,7 @@
           worker, ...   which the kernel then gives to the guard, the next subreaper above
 
 So a worker is the guard's child, as if it had forked it. clone(2) with CLONE_PARENT would give that
-in one step, but runs nothing of what libraries have asked for at a fork (pthread_atfork(3)).
+in one step, but runs none of the handlers that libraries have for a fork (pthread_atfork(3)).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed ove
 
 
 class Image:
-    """The guard's side. Raises UsageError where there can be no other process."""
+    """The guard's side of the image.
+
+    Raises UsageError where no other process can be started.
+    """
 
     def __init__(self, launch: launches.Launch, caught: Iterable[int]) -> None:
         self.modules = ",".join(launch.request.preload)
@@ -58,7 +61,7 @@ class Image:
         self._socket.settimeout(ANSWER_S)
 
     def listen(self, loop: events.Loop, rules: decisions.Decisions) -> None:
-        """Wait until the import has come to an end, or the launch is to end."""
+        """Wait until the import has ended, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
         while not rules.cause and (rules.is_suspended or not self._has_answered()):
@@ -69,9 +72,9 @@ class Image:
         return proc.has_ended(self.pid) or _is_readable(self._socket)
 
     def failure(self) -> tuple[int, str] | None:
-        """How the import failed, once it has answered: an exit status, and the words for it.
+        """Return why the import failed, once the image has answered: an exit status, and a message.
 
-        Raises UsageError where it is the user's to mend.
+        Raises UsageError where the user can mend it.
         """
         answer, _ = _receive(self._socket) if _is_readable(self._socket) else (None, [])
         if answer == "":
@@ -86,7 +89,7 @@ class Image:
         )
 
     def _end(self) -> int:
-        """How it has ended; one that has closed our socket and still runs is killed."""
+        """Return the image's exit code; kill an image that has closed our socket and still runs."""
         deadline = machine.running_s() + decisions.LAST_S
         while not (ended := machine.waitpid(self.pid, os.WNOHANG))[0]:
             if machine.running_s() > deadline:
@@ -95,7 +98,10 @@ class Image:
         return os.waitstatus_to_exitcode(ended[1])
 
     def ask(self, worker: launches.Worker, ends: dict[int, int]) -> None:
-        """Ask for a worker, with these descriptors by the numbers it is to have. Raises OSError."""
+        """Ask the image for a worker, with these descriptors under the numbers given.
+
+        Raises OSError.
+        """
         try:
             self._send((worker, list(ends)), list(ends.values()))
         except OSError as error:
@@ -105,7 +111,7 @@ class Image:
         _send(self._socket, message, fds, partial(self._await, select.POLLOUT))
 
     def _await(self, event: int) -> None:
-        """Wait until the image takes or says something, and continue it where it is stopped.
+        """Wait until the image reads or writes its socket, and continue it where it is stopped.
 
         Raises TimeoutError. Nothing else is heard meanwhile.
         """
@@ -119,10 +125,11 @@ class Image:
                 machine.kill(self.pid, signal.SIGCONT)
 
     def deliver(self, failed: OSError | None) -> tuple[list[tuple[int, float]], OSError | None]:
-        """The workers that were asked for, now children of this process: their pids, and when.
+        """Return pid and time of each worker that was asked for, now children of this process.
 
-        And why another could not be started: `failed`, or the error of a fork. All are told at
-        once: on a busy machine it takes long until the other process has its turn.
+        The second part of the result is why another worker could not be started: `failed`, or the
+        error of a fork. The image gets all requests at once: on a busy machine it takes long until
+        it runs again.
         """
         try:
             self._send(None)
@@ -131,7 +138,7 @@ class Image:
             if not is_done:
                 raise ConnectionResetError
         except OSError as error:
-            machine.kill(self.pid, signal.SIGKILL)  # and so what it has forked becomes ours
+            machine.kill(self.pid, signal.SIGKILL)  # so its forks become our children
             return [], failed or self._lost(error)
         now = machine.monotonic()
         for code in (-pid for pid in pids if pid < 0):
@@ -139,7 +146,7 @@ class Image:
         return [(pid, now) for pid in pids if pid > 0], failed
 
     def _lost(self, error: OSError) -> OSError:
-        """The same error, unless it is the end of the image, or its silence."""
+        """Return the same error, or another for the end or the silence of the image."""
         if not isinstance(error, (ConnectionError, TimeoutError)):
             return error
         return OSError(f"the image of --preload {self.modules} (pid {self.pid}) does not answer")
@@ -149,7 +156,7 @@ class Image:
 
 
 def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
-    """Import, and fork whatever is asked for; never return as a second guard."""
+    """Import the modules, and fork the workers asked for; never return as a second guard."""
     status, become = 1, None
     try:
         machine.die_with_parent(guard)
@@ -162,7 +169,7 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
             machine.exit_now(2)
         _send(ours, "")
         fork = partial(machine.fork, partial(_deliver, ours, guard, launch, become))
-        # One that ends badly has told no pids: a library's own handler of forks has ended it, say.
+        # A forker that ends badly has sent no pids: a library's handler of forks ended it, say.
         while ours.recv(1, socket.MSG_PEEK) and not machine.waitpid(fork(), 0)[1]:
             _send(ours, True)
         status = 0
@@ -211,7 +218,7 @@ def _deliver(
 
 
 def _fork(child: Callable[[], object]) -> int:
-    """As machine.fork, but an error is a number below 0."""
+    """Fork as machine.fork does, but return an error as a number below 0."""
     try:
         return machine.fork(child)
     except OSError as error:
@@ -228,7 +235,7 @@ def _await_hand_over(forker: int, its_end: int) -> None:
         machine.sleep(HAND_OVER_S)
 
 
-# What they say to each other
+# Messages between guard and image
 
 
 def _send(
@@ -249,7 +256,7 @@ def _send(
 
 
 def _receive(of: socket.socket) -> tuple[Any, list[int]]:
-    """A message, and the descriptors that came with it; None where no other will come.
+    """Receive a message and the descriptors that came with it; None where no other will come.
 
     Raises OSError.
     """

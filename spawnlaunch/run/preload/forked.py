@@ -1,10 +1,10 @@
-"""--preload: import modules once, and fork workers that have them.
+"""--preload: import modules once, and fork workers from the process that has them.
 
 A forked worker is to find itself as if it had been started: its own argv, environment and path, a
 fresh __main__, unbuffered output, thread counts of its own share of the machine, and an end that
-runs exit handlers and flushes. What it shares with the others is memory that nobody has written.
+runs exit handlers and flushes. It shares with the others the memory that no process has written.
 
-Where the import has done what no fork may follow (libraries.py), it is refused.
+A launch is refused where the import has left something that no fork may follow (libraries.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 
 def _import(modules: Sequence[str]) -> None:
-    """Import them. The working directory is searched last: a json.py there hides no other module.
+    """Import the modules.
 
+    The working directory is searched last: a json.py there hides no other module.
     Raises UsageError.
     """
     try:
@@ -76,9 +77,9 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    inherited = frozenset(proc.open_fds()) - own  # the user's, and what the modules have opened
+    inherited = frozenset(proc.open_fds()) - own  # the user's and the modules' files
     seeded = libraries.seeded_since(before)
-    gc.freeze()  # what is here stays where it is, on pages that all workers share
+    gc.freeze()  # what is in memory here stays where it is, on pages that all workers share
 
     def turn_into(worker: launches.Worker, signal_mask: Iterable[int]) -> NoReturn:
         worker = starting.set_up_process(worker)
@@ -88,7 +89,7 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
         libraries.draw_anew(seeded)
         machine.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         status = _call(worker.command[2:])  # without python -u
-        if status == -signal.SIGINT:  # as Python ends that nobody has caught a Ctrl-C in
+        if status == -signal.SIGINT:  # end as Python does after a Ctrl-C that no handler has caught
             machine.signal(signal.SIGINT, signal.SIG_DFL)
             machine.kill(machine.getpid(), signal.SIGINT)
         machine.exit_now(status & 0xFF)
@@ -97,7 +98,7 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
 
 
 def _take_on(worker: launches.Worker) -> None:
-    """Environment, streams and thread counts, as a new process would have them."""
+    """Set environment, streams and thread counts as a new process would have them."""
     gc.enable()
     inherited = dict(os.environ)
     os.environ.clear()
@@ -117,7 +118,7 @@ def _take_on(worker: launches.Worker) -> None:
 
 
 def _forget_the_launcher(inherited: frozenset[int]) -> None:
-    """Close what the launcher has opened for itself, and give Ctrl-C back to Python."""
+    """Close the launcher's own files, and give Ctrl-C back to Python."""
     for fd in proc.open_fds():
         if fd > 2 and fd not in inherited:
             machine.close(fd)
@@ -127,7 +128,7 @@ def _forget_the_launcher(inherited: frozenset[int]) -> None:
 
 
 def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
-    """A stream as `python -u` has it."""
+    """Return a stream as `python -u` opens it."""
     return io.TextIOWrapper(
         io.FileIO(fd, "w", closefd=False),  # a raw stream, as -u has it
         encoding=like.encoding, errors=like.errors, write_through=True,
@@ -160,7 +161,7 @@ def _call(words: Sequence[str]) -> int:
         try:
             stream.flush()
         except (OSError, ValueError):
-            status = status or 120  # what Python exits with where it cannot flush
+            status = status or 120  # Python's own where it cannot flush
     return status
 
 
@@ -186,13 +187,13 @@ def _execute(words: Sequence[str], main: ModuleType) -> None:
 
 
 def _look_first_in(directory: str) -> None:
-    """Import from here first, as Python does where nobody has asked it not to (python -P)."""
+    """Import from this directory first, as Python does unless `python -P` forbids it."""
     if sys.version_info < (3, 11) or not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, directory)
 
 
 def status_of(leaving: SystemExit) -> int:
-    """As Python's own handling of SystemExit."""
+    """Return the exit status, as Python's own handling of SystemExit has it."""
     if leaving.code is None:
         return 0
     if isinstance(leaving.code, int):
@@ -202,7 +203,7 @@ def status_of(leaving: SystemExit) -> int:
 
 
 def print_exception(error: BaseException) -> None:
-    """The traceback without our frames, and the import system's, above the worker's."""
+    """Print the traceback without our frames, and those of the import system above the worker's."""
     theirs = _of_theirs(error)
     sys.excepthook(type(error), error.with_traceback(theirs), theirs)
 

@@ -1,13 +1,13 @@
-"""What libraries that were imported once leave to forks: threads, devices, random numbers.
+"""The state of imported libraries that forks inherit: threads, devices, random numbers.
 
-A fork takes one thread along. What another thread held at that moment, a lock or a device, is lost
-in the child. Threads that end before a fork and are started anew when they are needed, as those of
+A fork takes one thread along. A lock or a device that another thread held at that moment is lost in
+the child. Threads that end before a fork and are started again when they are needed, as those of
 OpenBLAS (its pthread_atfork handlers), are no danger: another fork, of a child that ends at once,
 shows which they are.
 
 Python's random and numpy's legacy generator are seeded at their import, torch's default generators
 when the library is loaded, and multiprocessing draws a key. A worker that is forked draws all of
-them anew. What a preloaded module has seeded itself, as with torch.manual_seed(0), stays: the
+them again. A seed that a preloaded module has set, as by torch.manual_seed(0), stays: the
 import would do so in every fresh process. Generators that a module makes for itself at its import,
 and the hashes of strings (PYTHONHASHSEED), are the same in all workers of an image.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
-HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started anew in a child by itself
+HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started again in a child by itself
 WORDS = 624  # of the state of a Mersenne twister, after which it begins another round
 MOST_ROUNDS = 1000  # that modules may have drawn at their import
 # A seed of torch's own has 64 bits of entropy. Who seeds on purpose takes a smaller number; one of
@@ -38,7 +38,7 @@ LEAST_ENTROPY = 1 << 32
 
 
 def objections() -> Iterator[str]:
-    """Why this process must not be forked, if there is anything."""
+    """The reasons why this process must not be forked, if there are any."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         yield "CUDA is initialised"
@@ -59,7 +59,7 @@ def objections() -> Iterator[str]:
 
 
 def _native_threads() -> list[str]:
-    """The names of all threads but the main one and harmless ones."""
+    """The names of all threads but the main thread and harmless ones."""
     try:
         main = machine.readlink("/proc/self")  # which is not our pid in another namespace's /proc
         threads = [name for name in machine.listdir("/proc/self/task") if name != main]
@@ -71,7 +71,7 @@ def _native_threads() -> list[str]:
 
 
 def set_threads(count: int) -> None:
-    """Have torch compute with so many threads from now on."""
+    """Make torch compute with `count` threads from now on."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(count)
@@ -81,7 +81,7 @@ def set_threads(count: int) -> None:
 
 
 class Seeded(records.NamedTuple):
-    """What was seeded on purpose by the modules."""
+    """The generators that the modules have seeded on purpose."""
 
     random: tuple[Any, ...] | None  # the state
     numpy: bool
@@ -89,7 +89,7 @@ class Seeded(records.NamedTuple):
 
 
 def seeded_since(before: tuple[Any, ...]) -> Seeded:
-    """What the import has seeded; `before` it random was in that state."""
+    """Return what the import has seeded; `before` is the state of random before the import."""
     now = random.getstate()
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     return Seeded(
@@ -100,7 +100,10 @@ def seeded_since(before: tuple[Any, ...]) -> Seeded:
 
 
 def draw_anew(seeded: Seeded) -> None:
-    """In a forked worker: what a fresh process would have drawn. os.fork has seeded random."""
+    """Draw in a forked worker the seeds that a fresh process would have drawn.
+
+    os.fork has seeded random.
+    """
     if seeded.random is not None:
         random.setstate(seeded.random)
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -122,7 +125,7 @@ def _is_numpy_seeded(numpy: ModuleType) -> bool:
 
 
 def _is_later(before: Sequence[int], now: Sequence[int]) -> bool:
-    """Whether a twister comes from one state to the other by drawing alone."""
+    """Whether a Mersenne Twister gets from one state to the other by drawing alone."""
     twister = random.Random()
     twister.setstate((3, (*before, WORDS), None))  # 3: random's VERSION
     for _ in range(MOST_ROUNDS):

@@ -1,4 +1,4 @@
-"""Read files with a line per slot, in which PBS, Grid Engine, LSF and OAR list their hosts."""
+"""Read files with a line per slot, in which resource managers list the hosts of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OAR: a list of hosts, and a process on the first of them.
+"""OAR: a list of hosts, and a process on one of them.
 
     OAR_JOB_ID=4  OAR_NODEFILE=/var/lib/oar/4: a line per core, under several names
 
