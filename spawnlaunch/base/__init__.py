@@ -1,1 +1,1 @@
-"""Below all: the door to the system, loop, signals, records, errors, text and sets of CPUs."""
+"""The lowest room: system calls, event loop, signals, records, errors, text and sets of CPUs."""

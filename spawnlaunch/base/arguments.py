@@ -1,4 +1,4 @@
-"""The command lines of the programs beside the launcher: argparse, whose help is a page of ours."""
+"""Parse the command lines of the programs beside the launcher with argparse."""
 
 import argparse
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ from spawnlaunch.base import printing
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads what stands behind `python -m NAME`; the description is shown as it is written."""
+    """A parser of the arguments after `python -m NAME`; it shows its description unchanged."""
 
     def __init__(self, name: str, description: str | None, **options: Any) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         self.name = name
 
     def print_help(self, _: object = None) -> NoReturn:
-        """As any page: with status 74 where it cannot be written."""
+        """Print the help page and exit; the status is 74 where it cannot be written."""
         raise SystemExit(printing.print_page(self.format_help(), self.name))
 
     def error(self, message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Sets of CPUs, as text: the kernel's lists and masks, both ways.
+"""Parse and format sets of CPUs as the kernel's lists and masks.
 
     48-55,112-119    a list: ranges and single CPUs, sorted (local_cpulist, sched_setaffinity(2))
     0-31:2/8         a list with a stride: of every group of 8, the first 2 (0,1,8,9,16,17,24,25)
@@ -19,11 +19,11 @@ from spawnlaunch.base import reading
 CpuSet = frozenset[int]
 
 EMPTY: CpuSet = frozenset()
-LARGEST = 1 << 20  # far above the kernel's NR_CPUS; a typing error must not fill the memory
+LARGEST = 1 << 20  # far above the kernel's NR_CPUS; a mistyped number must not fill the memory
 
 
 class CpuSetError(ValueError):
-    """A text is not a list or mask of CPUs; the message says what was seen and what is expected."""
+    """A text is no list or mask of CPUs; the message has the text and the expected form."""
 
 
 def parse(text: str) -> CpuSet:
@@ -49,7 +49,7 @@ def _range(item: str) -> Iterable[int]:
     first, dash, last = span.partition("-")
     used, _, group = stride.partition("/")
     numbers = [first, last if dash else first, *([used, group] if colon else ("1", "1"))]
-    # int() takes `+1`, `1_0` and spaces too, and no 5,000 digits.
+    # int() accepts `+1`, `1_0` and spaces too, and refuses 5,000 digits.
     if not ("".join(numbers).isascii() and all(map(str.isdigit, numbers))):
         raise ValueError
     low, high, taken, size = map(int, numbers)
@@ -63,7 +63,7 @@ def parse_mask(text: str) -> CpuSet:
     """The CPUs of a mask: hexadecimal words with or without commas and 0x; raises CpuSetError."""
     words = text.strip().lower().removeprefix("0x").split(",")
     try:
-        # Words after the first stand for 32 bits each, however many digits they have.
+        # Each word after the first has 32 bits, even if it has fewer than 8 digits.
         bits = int("".join([words[0], *(word.zfill(8) for word in words[1:])]), 16)
     except ValueError:
         bits = -1
@@ -76,7 +76,7 @@ def parse_mask(text: str) -> CpuSet:
 
 
 def format(cpus: Iterable[int]) -> str:
-    """The list as the kernel writes it, such as `0-3,8`; empty for the empty set."""
+    """Return the list as the kernel writes it, such as `0-3,8`; empty for the empty set."""
     spans: list[list[int]] = []
     for cpu in sorted(cpus):
         if spans and cpu == spans[-1][1] + 1:
@@ -87,5 +87,5 @@ def format(cpus: Iterable[int]) -> str:
 
 
 def format_mask(cpus: Iterable[int]) -> str:
-    """The mask as srun takes it, such as `0xff00`."""
+    """Return the mask as srun accepts it, such as `0xff00`."""
     return f"{sum(1 << cpu for cpu in frozenset(cpus)):#x}"

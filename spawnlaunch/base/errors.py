@@ -1,13 +1,13 @@
-"""Errors that are the user's to mend: one line, exit status 2, no traceback."""
+"""Errors that the user can correct: one line, exit status 2, no traceback."""
 
 WRONG_USE = 2  # the exit status of a UsageError
 MOST_CHARS = 4000  # a screenful or two; one word of a command line may have 128 KiB (execve(2))
 
 
 class UsageError(Exception):
-    """What was asked for cannot be done as asked.
+    """A request of the user that cannot be fulfilled.
 
-    The message is one line: what was seen, why it cannot be, and what to type.
+    The message is one line: what was seen, why it cannot be, and what to use instead.
     """
 
     def __init__(self, message: str) -> None:
@@ -15,17 +15,17 @@ class UsageError(Exception):
 
 
 class FlagsError(UsageError):
-    """Flags that are wrong wherever they are read.
+    """Flags that are wrong in every task of a job.
 
-    All tasks of a job have the same flags, so each of them raises it.
+    All tasks have the same flags, so each of them raises this error.
     """
 
 
 def one_line(text: str) -> str:
-    """The text as one printable line; what was typed or exported may be part of it.
+    """Return the text as one printable line; it may contain the user's flags or variables.
 
-    What cannot be printed is written as an escape: a line break, a byte that is no UTF-8, what a
-    terminal takes for a command. Of a very long text the beginning and the end are kept.
+    Unprintable characters are written as escapes: a line break, a byte that is no UTF-8, a control
+    character of terminals. Of a very long text the beginning and the end are kept.
     """
     if len(text) > MOST_CHARS:
         text = f"{text[: MOST_CHARS // 2]} ... {text[-MOST_CHARS // 2 :]}"
@@ -35,6 +35,6 @@ def one_line(text: str) -> str:
 def _printable(character: str) -> str:
     if character.isprintable():
         return character
-    if "\udc80" <= character <= "\udcff":  # a byte, as os.fsdecode has it
+    if "\udc80" <= character <= "\udcff":  # a byte that os.fsdecode could not decode
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()

@@ -1,20 +1,20 @@
-"""Wait for several descriptors at once, and call who waits for each.
+"""Wait for several descriptors and alarms at once, and make their calls.
 
-epoll hands out descriptors in the order in which they became ready: with a pidfd for every worker
-that is the order of their exits, which `waitid` does not tell. Where there is no epoll, poll does
-the same without the order. Whoever waits for a time has an alarm.
+epoll returns descriptors in the order in which they became ready: with a pidfd for every worker
+that is the order of their exits, which `waitid` does not give. Without epoll, poll does the same
+without the order.
 
-Patience with others (a grace, silence, a reader) is measured by `machine.running_s`, which stands
-while this process cannot run: stopped by a signal or a debugger, frozen with its cgroup, paused
-with its container or virtual machine. Whoever is waited for may not have run either. What a user or
-a resource manager limits (--timeout, Slurm's KillWait) is measured by the monotonic clock. The
-gang's rules have a clock of their own, which stands only in long gaps: a node must not believe for
-long that it is still wanted.
+Time limits for other processes (a grace, silence, a reader) are measured by `machine.running_s`,
+which stands while this process cannot run: stopped by a signal or a debugger, frozen with its
+cgroup, paused with its container or virtual machine. Then the other process may not have run
+either. Limits of a user or a resource manager (--timeout, Slurm's KillWait) are measured by the
+monotonic clock. The gang's rules have a clock of their own, which stands only in long gaps: a node
+must learn soon that the hub has begun an epoch without it.
 
-A wait that takes over LATE_S longer than it was to take is a gap, and nothing of it counts: how
-much of it we ran is not known. So while somebody's time runs, no wait is longer than LOOK_S. On a
-busy machine a process waits for its turn too; that is a gap only beyond LATE_S. Whoever waits
-for much longer may have rarer looks (`Loop.alarm`).
+A wait that takes over LATE_S longer than asked is a gap, and nothing of it counts, as the part in
+which this process ran is unknown. So while such a limit runs, no wait is longer than LOOK_S. On a
+busy machine a process waits for its turn too; that is a gap only beyond LATE_S. An alarm with a
+much longer time may look at the clock more rarely (`Loop.alarm`).
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from contextlib import suppress
 from spawnlaunch.base import machine, reading, say
 from spawnlaunch.base.signals import signal
 
-# The kernel takes milliseconds in an int, which is 24 days (epoll_wait(2), poll(2)). Whoever waits
-# for longer than this waits again.
+# The kernel takes milliseconds in an int, which is 24 days (epoll_wait(2), poll(2)). A longer wait
+# is made of several.
 LONGEST_S = 86400.0
 LOOK_S, LATE_S = 0.5, 1.0
-HELD_S = 8.0  # in which who has to do something begins to, on a busy machine too
-COME_BACK = "this process has to come back to waiting"  # that is remembered
+HELD_S = 8.0  # a process that `must_come_back` does so in this time, even on a busy machine
+COME_BACK = "this process has to come back to waiting"  # a key of machine.remembered
 
-# signalfd_siginfo in signalfd(2): its size; it begins with number, errno and code, of 4 bytes each.
+# Size of signalfd_siginfo in signalfd(2); it begins with number, errno and code, of 4 bytes each.
 SIGINFO = 128
 SI_KERNEL = 0x80  # the code of a signal that the kernel sent, here: the terminal (sigaction(2))
 BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
 
 
 def _wind_up() -> None:
-    """Put off the end of a process that `must_come_back`."""
+    """Restart the timer that ends a process that `must_come_back`."""
     if COME_BACK in machine.remembered:
-        with suppress(OSError):  # refused
+        with suppress(OSError):  # the system refuses timers
             machine.setitimer(signal.ITIMER_REAL, HELD_S)
 
 
 def must_come_back() -> None:
-    """From now on the kernel ends this process when it has not waited here for HELD_S."""
+    """Have the kernel end this process if it does not wait in this module for HELD_S."""
     machine.remembered[COME_BACK] = True
     machine.signal(signal.SIGALRM, signal.SIG_DFL)
     machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
@@ -57,7 +57,7 @@ def must_come_back() -> None:
 
 
 def patient_poll(poller: select.poll, for_s: float) -> list[tuple[int, int]]:
-    """What is ready, at the latest after so many seconds without gaps."""
+    """Poll until a descriptor is ready, at most for `for_s` seconds, without gaps."""
     until = machine.running_s() + for_s
     while True:
         _wind_up()
@@ -72,24 +72,25 @@ def patient_poll(poller: select.poll, for_s: float) -> list[tuple[int, int]]:
 
 
 def patient_sleep(for_s: float) -> None:
-    """Wait for so many seconds without gaps."""
+    """Wait for `for_s` seconds, without gaps."""
     patient_poll(machine.poll(), for_s)
 
 
 class Loop:
-    """Descriptors that are waited for. They stay their owners' to close."""
+    """An event loop for descriptors and alarms; the owners of the descriptors close them."""
 
     def __init__(self, follow: Callable[[], bool] = lambda: False, has_order: bool = True) -> None:
-        """`follow` is called at the end of each turn, and tells whether nobody's time runs now:
+        """Set up a loop, by epoll where the order counts and the system has it, else by poll.
 
-        those who are waited for are kept from running. `has_order`: what was ready first comes
-        first, where the system can tell.
+        `follow` is called at the end of each turn; it returns True while the clock of alarms must
+        stand, as the processes that the loop waits for are kept from running. `has_order`: make
+        calls in the order in which descriptors became ready, where the system gives it.
         """
         self._follow = follow
         self._calls: dict[int, Callable[[], None]] = {}
-        # When, the clock of that, and how often it is looked at.
+        # Call -> its time, the clock of that time, and the longest wait until it is checked.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float], float]] = {}
-        self._seen = machine.running_s()  # when it was looked at the clock last
+        self._seen = machine.running_s()  # the clock when it was last read
         self.stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
@@ -104,7 +105,7 @@ class Loop:
             pass
         except OSError as error:
             if epoll and error.errno == errno.EINVAL:
-                # So it works, but not with itself (epoll_ctl(2)).
+                # EINVAL: epoll works, and only refuses to watch itself (epoll_ctl(2)).
                 self._poller, self._per_second = epoll, 1
             else:
                 say.say([f"warning: the system refuses epoll ({error.strerror}): of workers that "
@@ -124,22 +125,23 @@ class Loop:
         self, call: Callable[[], object], after_s: float | None, always: bool = False,
         look_s: float = LOOK_S,
     ) -> None:  # fmt: skip
-        """Call `call` once, after so many seconds in which we run; `always`: in all.
+        """Call `call` once, after so many seconds in which this process runs; `always`: in all.
 
-        Each has one alarm, and None takes it back. A gap of less than `look_s` may count as time in
-        which we run: a long wait that may be inexact wakes us more rarely.
+        Each `call` has one alarm, and `after_s` None removes it. A gap of less than `look_s` may
+        count as time in which this process runs: with a larger `look_s` a long alarm is less exact
+        and wakes this process more rarely.
         """
         self._alarms.pop(call, None)
         if after_s is not None:
-            self._count()  # else a gap that has just been would be waited for once more
+            self._count()  # else a gap just before this call would prolong the alarm
             now = machine.monotonic if always else machine.running_s
             self._alarms[call] = now() + after_s, now, LONGEST_S if always else max(LOOK_S, look_s)
 
     def turn(self, timeout_s: float | None = None) -> None:
-        """Wait until something is ready, and make the calls; at most `timeout_s` (None: long).
+        """Wait until a descriptor or alarm is due, and make the calls.
 
-        It may come back earlier, with nothing done. A call may forget descriptors that are ready
-        too: they are not called any more.
+        It waits at most `timeout_s` seconds (None: LONGEST_S), and may return earlier without any
+        call. A call may forget other descriptors that are ready: their calls are not made.
         """
         _wind_up()
         self._count()
@@ -154,20 +156,20 @@ class Loop:
                 call()
         self._count()
         past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
-        if machine.running_s() > self._seen + LATE_S:  # the gap is in between: it is for the next
+        if machine.running_s() > self._seen + LATE_S:  # a gap just now: the next turn handles it
             past = []
         for due, at in past:
-            if self._alarms.get(due) == at:  # an earlier one may have taken it back
+            if self._alarms.get(due) == at:  # an earlier call may have removed or changed it
                 del self._alarms[due]
                 due()
         self.stands = self._follow()
 
     def _count(self, most_s: float = LATE_S, counts_s: float = LATE_S) -> None:
-        """The time since this was called last counts, if it is not more than so much.
+        """Count the time since the last call, if it is at most `most_s`; else `counts_s` of it.
 
-        Else only some of it does: a call that blocks keeps us from hearing others, and each may.
+        A call that blocks keeps this process from reading others' output: so some of it counts.
         """
-        # By the clock of patience: what `patient_poll` has taken off is not taken off once more.
+        # By `running_s`: `patient_poll` may have excluded a gap already.
         seen, self._seen = self._seen, machine.running_s()
         if self._seen - seen > most_s:
             machine.lose(self._seen - seen - counts_s)
@@ -175,7 +177,7 @@ class Loop:
 
 
 class SignalPipe:
-    """Signals as bytes in a pipe: the handlers in C write their numbers, and nothing else runs.
+    """Signals as bytes in a pipe: handlers in C write their numbers, and no Python code runs.
 
     So it does not matter which thread of this process gets a signal.
     """
@@ -186,13 +188,13 @@ class SignalPipe:
         machine.set_blocking(self.fd, False)
         machine.set_blocking(self._end, False)
         self._wakeup_fd = machine.set_wakeup_fd(self._end, warn_on_full_buffer=False)
-        # Without a handler nothing is written.
+        # Without a handler of Python's the handler in C writes nothing.
         self.before = {each: machine.signal(each, lambda *_: None) for each in self.caught}
 
     def read(self) -> list[int]:
-        """The signals that came since the last call, in their order.
+        """Return the signals that came since the last call, in their order.
 
-        Others, which who was here before us has handlers for, are told to him.
+        Other signals go to the earlier wakeup descriptor: another library has handlers for them.
         """
         try:
             numbers = machine.read(self.fd, 4096)
@@ -200,12 +202,12 @@ class SignalPipe:
             return []
         others = bytes(each for each in numbers if each not in self.caught)
         if others and self._wakeup_fd >= 0:
-            with suppress(OSError):  # he has as many as he can take
+            with suppress(OSError):  # the other pipe is full
                 machine.write(self._wakeup_fd, others)
         return [each for each in numbers if each in self.caught]
 
     def close(self) -> None:
-        """Have the handlers of before."""
+        """Restore the handlers and the wakeup descriptor of before."""
         for signum, handler in self.before.items():
             machine.signal(signum, signal.SIG_DFL if handler is None else handler)  # None: C's own
         machine.set_wakeup_fd(self._wakeup_fd)
@@ -214,24 +216,24 @@ class SignalPipe:
 
 
 class Ear:
-    """The signals of a pipe, whichever thread gets them, each with whether it was typed.
+    """The signals of a pipe, from any thread, each with whether the terminal sent it.
 
-    Typed: the terminal has sent it to its whole foreground group. No handler of Python's is told
-    that, but a signalfd is, which reads what is blocked; so the signals are blocked in this thread.
-    Another thread that has not blocked them takes them away, and calls the handler; without a
-    signalfd all are taken so. Then those that a terminal sends count as typed where we are in its
-    foreground.
+    The terminal sends a signal to its whole foreground group. Handlers of Python do not learn the
+    sender, but a signalfd does, which reads blocked signals; so the signals are blocked in this
+    thread. Another thread that has not blocked them takes them instead, and its handler writes to
+    the pipe; without a signalfd all go that way. Then signals that a terminal can send count as
+    sent by it where this process is in its foreground.
     """
 
     def __init__(self, pipe: SignalPipe) -> None:
-        """The signals are blocked by now."""
+        """Open the signalfd; the caller has blocked the signals before."""
         self._pipe, self._blocked = pipe, machine.signalfd(pipe.caught)
         if self._blocked is None:
             machine.pthread_sigmask(signal.SIG_UNBLOCK, pipe.caught)
         self.fds = [fd for fd in (pipe.fd, self._blocked) if fd is not None]
 
     def read(self) -> list[tuple[int, bool]]:
-        """The signals that came since the last call."""
+        """Return the signals since the last call, each with whether the terminal sent it."""
         heard = [(each, each in BY_TERMINAL and _is_foreground()) for each in self._pipe.read()]
         if self._blocked is not None:
             with suppress(BlockingIOError):
@@ -254,4 +256,4 @@ def _is_foreground() -> bool:
     fields = stat.rpartition(") ")[2].split()
     return (
         fields[5 - 3] == fields[8 - 3]
-    )  # pgrp and tpgid of proc(5), whose third is the first here
+    )  # fields 5 and 8, pgrp and tpgid, of proc(5); `fields` begins with field 3

@@ -1,9 +1,9 @@
-"""What nothing goes on after: how it is said, and with which status a process ends of it.
+"""Fatal errors: the line that a process prints, and the status with which it ends.
 
 A seccomp profile of a container (seccomp(2)), a sandbox such as gVisor or an old kernel refuses
-single system calls: with EPERM, or with ENOSYS. Where that costs a feature, the launch goes on
-without; else it ends with one line and EX_OSERR. A launch that is refused nothing imports none of
-this.
+single system calls: with EPERM, or with ENOSYS. Where that costs a feature, the launch continues
+without it; else it ends with one line and EX_OSERR. Only a launch with such an error imports this
+module.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SEE_WHERE = "set SPAWNLAUNCH_DEBUG=1 to see where"
 
 
 def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None = None) -> int:
-    """Say, in place of a traceback of ours, why nothing goes on; the result is the exit status.
+    """Print one line about a fatal error, in place of a traceback, and return the exit status.
 
-    `tell` tells the launchers of other nodes, by the status and the words.
+    `tell` passes status and words on to the launchers of other nodes.
     """
     if os.environ.get("SPAWNLAUNCH_DEBUG"):
         import traceback
@@ -50,7 +50,7 @@ def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None 
 
 
 def fault(error: BaseException, where: str = "") -> tuple[str, int]:
-    """The words, and the exit status. An error of the system's is no fault of spawnlaunch."""
+    """Return words and exit status; an OSError is the system's, any other spawnlaunch's fault."""
     if isinstance(error, OSError):
         return words(error), os.EX_OSERR
     return (
@@ -60,7 +60,7 @@ def fault(error: BaseException, where: str = "") -> tuple[str, int]:
 
 
 def words(error: OSError) -> str:
-    """Which call the system refuses, why, and what to do. One without a number has our words."""
+    """Return which call the system refuses, why, and what to do; without errno, its own words."""
     if error.errno is None:
         return str(error)
     call, file = _call(error), str(error.filename or "")
@@ -70,7 +70,7 @@ def words(error: OSError) -> str:
 
 
 def _call(error: OSError) -> str:
-    """The function that the error comes from, as the last line of its traceback has it."""
+    """The name of the function that raised the error, from the last frame of its traceback."""
     last = error.__traceback__
     while last and last.tb_next:
         last = last.tb_next
@@ -78,7 +78,10 @@ def _call(error: OSError) -> str:
 
 
 def _called(code: CodeType, number: int, instruction: int) -> str:
-    """What is called there; "": it is raised there, or the source does not tell, or has changed."""
+    """The name of the function called at this instruction, by the source file.
+
+    "": the instruction is a `raise`, or the source cannot be read, or it has changed.
+    """
     begin = 0
     if hasattr(code, "co_positions"):  # Python 3.11
         number, _, begin, _ = [*code.co_positions()][instruction // 2]

@@ -1,10 +1,10 @@
-"""Find our own modules with two look-ups each, where Python's finder takes seven.
+"""Find spawnlaunch's own modules with two look-ups each, where Python's finder takes seven.
 
-In task mode every rank imports some forty of them, from a file system that thousands of ranks ask
-at the same time. Where each of them is, is known: so the source is looked at once (its time and
-size tell whether the compiled file is its own), and the compiled file is read without asking how
-long it is. All else is Python's own loader. What is not found here, as in a zip file or without
-sources, Python's finder looks for.
+In task mode every rank imports some forty of them, from a file system that thousands of ranks use
+at the same time. The path of each module is known: so this finder calls stat once on the source
+(its time and size show whether the compiled file belongs to it), and reads the compiled file
+without asking for its size. Everything else is Python's own loader. Modules that are not found
+here, as in a zip file or without sources, are left to Python's finder.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 PACKAGE = __name__.partition(".")[0]
 HERE = os.path.dirname(os.path.dirname(__file__))
-AT_ONCE = 1 << 15  # bytes; for over 128 KiB malloc(3) would map memory anew each time
+AT_ONCE = 1 << 15  # bytes per read; above 128 KiB malloc(3) would map new memory each time
 
 
 class Loader(SourceFileLoader):
-    """Python's loader of a source file, which was looked at when it was found."""
+    """Python's loader of a source file, with the stat result from when it was found."""
 
     seen: os.stat_result
 
     def path_stats(self, _path: str) -> dict[str, float]:
-        """Time and size of the source, as importlib.abc.SourceLoader has them."""
+        """Return time and size of the source, as importlib.abc.SourceLoader does."""
         return {"mtime": self.seen.st_mtime, "size": self.seen.st_size}
 
     def get_data(self, path: str) -> bytes:
-        """The bytes of a file. Raises OSError."""
+        """Return the bytes of a file. Raises OSError."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             parts = [os.read(fd, AT_ONCE)]
@@ -52,7 +52,7 @@ class Finder:
     def find_spec(
         name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where a module of ours is; None for all others, and for what is not here."""
+        """Return the spec of a module of spawnlaunch; None for others and for missing files."""
         package, _, rest = name.partition(".")
         if package != PACKAGE or not rest:
             return None

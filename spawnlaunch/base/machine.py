@@ -1,12 +1,11 @@
-"""The one door to the machine: all that a launch does to the world, or asks of it, goes through.
+"""The one door to the machine: all effects of a launch, and all its questions, pass through it.
 
-Each name is a system call or two and decides nothing: the clock, processes, signals, descriptors,
-files. Rooms say `machine.read(fd, n)`, so that tests can put a simulated machine in the place of
-all of them (tests/machine). What has the name of a function of `os`, `time`, `signal` or `select`
-is that function.
+Each name is one or two system calls and decides nothing: clock, processes, signals, descriptors,
+files. Rooms call `machine.read(fd, n)`, so that tests can put a simulated machine in place of all
+of them (tests/machine). A name that `os`, `time`, `signal` or `select` has too is that function.
 
-`_ctypes` is the part of `ctypes` that is written in C. It is imported in half a millisecond,
-`ctypes` in three. Sources: prctl(2), pidfd_open(2), pidfd_send_signal(2), signalfd(2), proc(5). The
+`_ctypes` is the part of `ctypes` that is written in C. Its import takes half a millisecond, that of
+`ctypes` three. Sources: prctl(2), pidfd_open(2), pidfd_send_signal(2), signalfd(2), proc(5). The
 numbers of the pidfd calls are the same on every architecture.
 """
 
@@ -32,7 +31,7 @@ try:
     class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
         _type_ = "l"
 
-    class _Function(_ctypes.CFuncPtr):  # whose result is an int
+    class _Function(_ctypes.CFuncPtr):  # a C function that returns an int
         _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
 
     _library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # this program itself
@@ -45,7 +44,7 @@ PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 SYS_PIDFD_SEND_SIGNAL = 424
 SYS_PIDFD_OPEN = 434
-AT_ONCE_S = 0.01  # that a write may take which does not wait
+AT_ONCE_S = 0.01  # the longest time for a write that does not wait
 
 # The clock
 
@@ -60,12 +59,12 @@ def running_s() -> float:
 
 
 def lose(gap_s: float) -> None:
-    """So many seconds do not count by `running_s`."""
+    """Subtract from `running_s` a period in which this process could not run."""
     global _lost_s
     _lost_s += gap_s
 
 
-remembered: dict[object, bool] = {}  # what this process has found out once; a fork has it too
+remembered: dict[object, bool] = {}  # facts that this process has found; a fork inherits them
 
 
 # This process, and others
@@ -83,20 +82,20 @@ if hasattr(os, "waitid"):  # macOS has it since Python 3.13
 
 
 def name_now() -> str:
-    """A name that begins with the time (UTC) and is by chance nobody else's."""
+    """Return a unique name: the time (UTC) and a random number."""
     return f"{clock.strftime('%Y%m%dT%H%M%SZ', clock.gmtime(time()))}-{urandom(4).hex()}"
 
 
 def fork(child: Callable[[], object]) -> int:
-    """Run `child` in another process; the result is its pid. Raises OSError.
+    """Run `child` in another process and return its pid. Raises OSError.
 
-    It ends by `exit_now`, or becomes another program: it never runs on as a second parent.
+    The child ends by `exit_now`, or becomes another program: it never continues as a second parent.
     """
     pid = os.fork()
     if pid == 0:
         try:
             child()
-        finally:  # a death that is not taken for an end: of a timer that nobody sets
+        finally:  # end by the signal of a timer that is never set: it counts as no normal end
             signals.signal(signals.SIGVTALRM, signals.SIG_DFL)
             os.kill(os.getpid(), signals.SIGVTALRM)
             os._exit(os.EX_SOFTWARE)
@@ -104,9 +103,9 @@ def fork(child: Callable[[], object]) -> int:
 
 
 def call(name: str, *arguments: int | bytes) -> int:
-    """Call a function of the C library whose result is an int: that, or -errno where it is -1.
+    """Call a function of the C library that returns an int; return -errno where that is -1.
 
-    Numbers are passed as long: of a shorter one, a variadic function would find whatever was in the
+    Numbers are passed as long: with a shorter type a variadic function would read garbage from the
     upper half of the register. `bytes` are passed as their address. Only where IS_LINUX.
     """
     function = _Function(_ctypes.dlsym(_library, name))
@@ -115,12 +114,12 @@ def call(name: str, *arguments: int | bytes) -> int:
 
 
 def prctl(option: int, value: int | bytes) -> bool:
-    """Ask the kernel for this of this process; False where it refuses (prctl(2))."""
+    """Set an option of this process (prctl(2)); False where the kernel refuses."""
     return IS_LINUX and call("prctl", option, value, 0, 0, 0) == 0
 
 
 def open_pidfd(pid: int) -> int | None:
-    """A descriptor of the process, close-on-exec; None where the kernel has none or it is gone."""
+    """Open a pidfd, close-on-exec; None where the kernel has none, or the process has gone."""
     try:
         if hasattr(os, "pidfd_open"):
             return os.pidfd_open(pid)
@@ -133,7 +132,7 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def signal_pidfd(fd: int, signum: int) -> bool:
-    """Signal the process behind a descriptor, where it is there and ours; False: refused."""
+    """Send a signal to the process of a pidfd; False where the kernel refuses."""
     if hasattr(signals, "pidfd_send_signal"):
         try:
             signals.pidfd_send_signal(fd, signum)
@@ -150,9 +149,9 @@ set_wakeup_fd, setitimer = signals.set_wakeup_fd, signals.setitimer
 
 
 def signalfd(signums: Iterable[int]) -> int | None:
-    """A descriptor to read these signals from, where they are blocked (signalfd(2)).
+    """Open a descriptor to read these signals from, after they are blocked (signalfd(2)).
 
-    It is close-on-exec, and never waits. None: refused, or this is not Linux.
+    It is close-on-exec and non-blocking. None: the kernel refuses, or this is not Linux.
     """
     mask = sum(1 << (signum - 1) for signum in signums).to_bytes(128, "little")
     if sys.byteorder == "big":
@@ -177,12 +176,13 @@ if hasattr(os, "memfd_create"):
 
 
 def write_now(fd: int, data: bytes) -> int:
-    """Write what there is room for, though the descriptor is one that waits.
+    """Write as many bytes as there is room for, on a descriptor that is blocking.
 
-    It may be another user's pipe or terminal, which we cannot open once more, and O_NONBLOCK would
-    be set for all who have it (open(2)). poll(2) tells that there is room, and others may be
-    quicker: so a timer interrupts a write that waits. At most PIPE_BUF bytes are written to a pipe
-    as a whole or not at all (pipe(7)). Raises OSError: BlockingIOError where nothing was written.
+    It may be another user's pipe or terminal, which this process cannot open again, and O_NONBLOCK
+    would hold for all processes that share it (open(2)). After poll(2) reports room, another
+    process may fill it: so a timer interrupts a write that waits. Up to PIPE_BUF bytes are written
+    to a pipe as a whole or not at all (pipe(7)). Raises OSError: BlockingIOError where nothing was
+    written.
     """
     if not IS_LINUX:
         return write(fd, data)
@@ -192,9 +192,9 @@ def write_now(fd: int, data: bytes) -> int:
             handler = signals.signal(alarm, lambda *_: None)
             mask = pthread_sigmask(signals.SIG_UNBLOCK, [alarm])
             timer = setitimer(signals.ITIMER_REAL, AT_ONCE_S, AT_ONCE_S)
-        except (OSError, ValueError):  # refused, as in any thread but the first
+        except (OSError, ValueError):  # refused, as in any thread but the main one
             pass
-        written = call("write", fd, data, len(data))  # os.write would try again
+        written = call("write", fd, data, len(data))  # os.write would retry after EINTR
     finally:
         if timer:
             setitimer(signals.ITIMER_REAL, *timer)
@@ -209,15 +209,15 @@ def write_now(fd: int, data: bytes) -> int:
 
 
 def ioctl(fd: int, request: int, argument: bytes) -> bytes:
-    """ioctl(2): the argument as it is afterwards. Raises OSError."""
+    """Call ioctl(2) and return the changed argument. Raises OSError."""
     from fcntl import ioctl
 
     return ioctl(fd, request, argument)
 
 
 def size_of(pipe: int) -> int:
-    """How many bytes a pipe holds."""
-    import termios  # needed when a worker has ended
+    """The number of bytes that a pipe holds now."""
+    import termios  # only needed when a worker has ended
 
     return int.from_bytes(ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
@@ -226,34 +226,34 @@ UNLIMITED = -1  # RLIM_INFINITY, as Python's resource has it
 
 
 def getrlimit() -> tuple[int, int]:
-    """How many descriptors this process may have: the soft limit, and the hard one."""
-    import resource  # needed by a hundred workers and more
+    """The limits of open descriptors of this process: the soft one and the hard one."""
+    import resource  # only needed for a hundred workers and more
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def setrlimit(limits: tuple[int, int]) -> None:
-    """Set both; the soft one may be raised up to the hard one."""
+    """Set the two limits of descriptors; the soft one may be raised up to the hard one."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-# Sockets: those of `_socket`, as `socket` adds enums and selectors, 5 ms of every launch
+# Sockets of `_socket`: `socket` adds enums and selectors, 5 ms of every launch
 
 
 def socket(family: int, kind: int) -> Any:
-    """A socket (socket(2)), closed with the last who knows it. Raises OSError."""
+    """Return a socket (socket(2)), which closes with its last reference. Raises OSError."""
     import _socket
 
-    class socket(_socket.socket):  # which does not warn of that (PYTHONWARNINGS=error)
+    class socket(_socket.socket):  # closes without a ResourceWarning (PYTHONWARNINGS=error)
         __del__ = _socket.socket.close
 
     return socket(family, kind)
 
 
 def accept(listener: Any) -> tuple[Any, Any]:
-    """A connection that has come, and from where. Raises OSError: there is none."""
+    """Return a new connection and its peer's address. Raises OSError where none has come."""
     import _socket
 
     fd, address = listener._accept()
@@ -261,16 +261,16 @@ def accept(listener: Any) -> tuple[Any, Any]:
 
 
 def socketpair() -> tuple[Any, Any]:
-    """Two sockets that are connected (socketpair(2)). Raises OSError."""
+    """Return two connected sockets (socketpair(2)). Raises OSError."""
     import socket
 
     return socket.socketpair()
 
 
 def connect_local(address: str) -> tuple[Any, int, int]:
-    """A socket that is connected with who listens there (unix(7)), his pid and his user.
+    """Connect to a Unix socket (unix(7)); return the socket, and the listener's pid and user id.
 
-    It waits for nobody. Raises OSError: nobody listens, or too many want to be heard.
+    It does not wait. Raises OSError where no process listens, or the listener's queue is full.
     """
     import socket
 
@@ -287,27 +287,27 @@ def connect_local(address: str) -> tuple[Any, int, int]:
 
 
 def send_fds(to: Any, parts: list[bytes], fds: Sequence[int]) -> int:
-    """Send bytes, and with them descriptors (unix(7), SCM_RIGHTS). Raises OSError."""
+    """Send bytes together with descriptors (unix(7), SCM_RIGHTS). Raises OSError."""
     import socket
 
     return socket.send_fds(to, parts, fds)
 
 
 def recv_fds(of: Any, size: int, most: int) -> tuple[bytes, list[int]]:
-    """At most so many bytes, and descriptors that came with them. Raises OSError."""
+    """Receive at most `size` bytes and `most` descriptors with them. Raises OSError."""
     import socket
 
     return socket.recv_fds(of, size, most)[:2]
 
 
 def getaddrinfo(name: str, port: int | None, *how: int) -> Any:
-    """Addresses of a name (getaddrinfo(3)); family, kind, protocol and flags may follow.
+    """Look up the addresses of a name (getaddrinfo(3)); `how`: family, kind, protocol, flags.
 
-    It takes as long as name servers do. Raises OSError.
+    It takes as long as the name servers. Raises OSError.
     """
     import _socket
 
-    # Of text Python asks its tables of Unicode first, a quarter of a mebibyte, and refuses by them.
+    # For text Python loads its Unicode tables first, a quarter of a mebibyte, and may refuse it.
     return _socket.getaddrinfo(name.encode() if name.isascii() else name, port, *how)
 
 
@@ -320,7 +320,7 @@ exists, isdir, isfile, lexists = os.path.exists, os.path.isdir, os.path.isfile, 
 
 
 def content(path: str, most: int = 1 << 30) -> bytes:
-    """A file's bytes, at most so many. Raises OSError."""
+    """Return the bytes of a file, at most `most`. Raises OSError."""
     fd = open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -333,7 +333,7 @@ def content(path: str, most: int = 1 << 30) -> bytes:
 
 
 def name_of_user(uid: int) -> str:
-    """As the machine's list of users has it (getpwuid(3)), else "user 1000"."""
+    """Return the user's name from the machine's list (getpwuid(3)), else such as "user 1000"."""
     import pwd
 
     try:
@@ -342,21 +342,21 @@ def name_of_user(uid: int) -> str:
         return f"user {uid}"
 
 
-# What others are shown of this process
+# The name, command line and environment that ps and /proc show of this process
 
 
 def rename_process(name: str, title: str) -> None:
     """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
     if IS_LINUX:
         prctl(PR_SET_NAME, os.fsencode(name)[:15])
-        # The words of the command line lie there, each with its NUL. Python has copied them.
+        # There lie the words of the command line, each with its NUL. Python has copied them.
         _overwrite(48, lambda room: os.fsencode(title)[: room - 1])
 
 
 def show_environment(environ: Mapping[str, str]) -> None:
     """Show these variables in /proc/PID/environ, in their order, as many as there is room for.
 
-    To be called when none is used any more of those that this process was started with.
+    Call it only when this process no longer uses the memory of its first environment.
     """
     text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
     if IS_LINUX:
@@ -364,9 +364,9 @@ def show_environment(environ: Mapping[str, str]) -> None:
 
 
 def _overwrite(field: int, fitting: Callable[[int], bytes]) -> None:
-    """Write over the memory of this process from where that field of its stat says to the next's.
+    """Overwrite this process's memory between two addresses: this field of its stat, and the next.
 
-    `fitting` is given the room in bytes (proc(5), /proc/PID/stat, arg_start and env_start).
+    `fitting` gets the room in bytes (proc(5), /proc/PID/stat, arg_start and env_start).
     """
     try:
         fields = content("/proc/self/stat").rpartition(b") ")[2].split()  # from the third on
@@ -380,9 +380,9 @@ def _overwrite(field: int, fitting: Callable[[int], bytes]) -> None:
 def die_with_parent(parent: int, signum: int = signals.SIGKILL) -> None:
     """Have the kernel kill this process, or send it another signal, when its parent ends.
 
-    The parent is the thread that forked it, `parent` that thread's process; it may have ended
-    before the kernel was asked, so that is looked at afterwards. The setting survives exec, and is
-    not inherited by children.
+    For the kernel the parent is the thread that forked this process; `parent` is that thread's
+    process. It may have ended before the call, so the function checks that afterwards. The setting
+    survives exec; children do not inherit it.
     """
     if prctl(PR_SET_PDEATHSIG, signum) and getppid() != parent:
         exit_now(128 + signum)

@@ -1,8 +1,8 @@
-"""Where a program of ours that `python -m` starts looks for modules: Python's own come first.
+"""Set sys.path for spawnlaunch's own programs under `python -m`: Python's library comes first.
 
-With -m the working directory is the first place, and a json.py there, or where PYTHONPATH leads,
-would be taken for Python's. So a program calls this before it imports anything else; what is
-imported here is built in, or imported by Python itself before.
+With -m the working directory is first, so that a json.py there, or in a directory of PYTHONPATH,
+would be imported in place of Python's. So a program calls this before it imports anything else. The
+modules that this file imports are built in, or Python has imported them at its start.
 """
 
 import os
@@ -10,16 +10,16 @@ import sys
 
 
 def take() -> list[str]:
-    """Take the working directory off sys.path, and put Python's library before PYTHONPATH.
+    """Remove the working directory from sys.path, and put Python's library before PYTHONPATH.
 
-    The result is sys.path as it was: who has called `runpy` wants it back.
+    Returns sys.path as it was before: a caller of `runpy` restores it.
     """
     before = sys.path[:]
     try:
         if not getattr(sys.flags, "safe_path", False) and sys.path[0] in ("", os.getcwd()):
             del sys.path[0]
     except OSError:
-        pass  # the directory has been deleted, and Python has not put it there
+        pass  # the directory has been deleted, and Python has not added it
     library_first()
     return before
 

@@ -1,4 +1,4 @@
-"""What the programs beside the launcher print: a page on stdout, or one line of what is wrong."""
+"""Print a page on stdout or one line about an error, for the programs beside the launcher."""
 
 import contextlib
 import errno
@@ -8,10 +8,10 @@ import sys
 
 
 def print_page(text: str, program: str, *, is_closed: bool = False) -> int:
-    """Write the text and a line break to stdout; the result is the exit status.
+    """Write the text and a line break to stdout, and return the exit status.
 
-    If the reader goes away, SIGPIPE ends this process, as it ends other programs. `is_closed`:
-    descriptor 1 was closed at our start, and may be anything by now.
+    If the reader closes its end, SIGPIPE ends this process, as it ends other programs. `is_closed`:
+    descriptor 1 was closed when this process started, and may be any file by now.
     """
     with contextlib.suppress(OSError):  # a sandbox may refuse it
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -29,7 +29,7 @@ def print_page(text: str, program: str, *, is_closed: bool = False) -> int:
 
 
 def print_error(message: str, program: str, kind: str = "error") -> None:
-    """Write a message to stderr; where that is closed or full, only the exit status tells."""
+    """Write a message to stderr; where that is closed or full, only the exit status shows it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             os.write(2, f"{program}: {kind}: {message}\n".encode(errors="backslashreplace"))

@@ -1,7 +1,7 @@
-"""Numbers and files that a user or an environment names, read within bounds.
+"""Read numbers and files that a user or a variable names, within bounds.
 
-A variable may hold 5,000 digits, which ``int`` refuses with an error of its own, and the name of a
-file may be that of a pipe that never ends.
+A variable may hold 5,000 digits, which ``int`` refuses with an error of its own, and a file may be
+a pipe that never ends.
 """
 
 import os
@@ -10,12 +10,12 @@ from stat import S_ISREG
 from spawnlaunch.base import errors, machine
 
 MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
-EXCERPT_CHARS = 60  # shown of a value that cannot be read
+EXCERPT_CHARS = 60  # of a value that cannot be read, shown in an error
 MOST_BYTES = 1 << 24  # of a file: the names of 100,000 hosts are a tenth of it
 
 
 def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
-    """Whether ``int`` reads it, and neither a sign nor digits of other scripts are in it.
+    """Whether ``int`` reads the text, which has no sign and no digits of other scripts.
 
     >>> is_number("007"), is_number("-1"), is_number("²"), is_number("9" * 5000)
     (True, False, False, False)
@@ -24,7 +24,7 @@ def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
 
 
 def are_threads(text: str) -> bool:
-    """Whether OpenMP takes this for OMP_NUM_THREADS: numbers above 0, one for each level of loops.
+    """Whether OMP_NUM_THREADS may have this value: a number above 0 for each level of loops.
 
     >>> are_threads("8"), are_threads(" 4, 2"), are_threads("0"), are_threads("4x"), are_threads("")
     (True, True, False, False, False)
@@ -34,7 +34,7 @@ def are_threads(text: str) -> bool:
 
 
 def excerpt(text: str, position: int = 0) -> str:
-    """The text, quoted; of a long one what stands around `position`."""
+    """Return the text, quoted; of a long text the part around `position`."""
     start = max(0, position - EXCERPT_CHARS // 2)
     end = start + EXCERPT_CHARS
     before, after = "..." if start else "", "..." if end < len(text) else ""
@@ -42,9 +42,9 @@ def excerpt(text: str, position: int = 0) -> str:
 
 
 def file_text(path: str) -> str | None:
-    """What a regular file says; None where there is none, or it has more than MOST_BYTES.
+    """The text of a regular file; None where there is none, or it has more than MOST_BYTES.
 
-    A pipe or a device is not read: it may never end, or never begin.
+    A pipe or a device is not read: it may never end, or never have data.
 
     >>> file_text("/no/such/file"), file_text("/dev/zero"), file_text("a\\0b")
     (None, None, None)
@@ -67,10 +67,9 @@ def file_text(path: str) -> str | None:
 
 
 def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] | None:
-    """The end of a regular file's text; None: there is no file.
+    """The end of a regular file's text, from byte `begin` on; None where there is no file.
 
-    It has at most `most_bytes`, and nothing that stands before `begin`. With it: whether that is
-    all there is from there on.
+    It has at most `most_bytes`. The second value: whether the text begins at `begin`.
     """
     descriptor = _opened(path)
     if descriptor is None:
@@ -86,7 +85,7 @@ def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] 
 
 
 def _opened(path: str) -> int | None:
-    """A descriptor of a regular file; None where there is none."""
+    """Open a regular file and return its descriptor; None where there is no such file."""
     try:
         descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError):  # a name with a null byte
@@ -98,9 +97,9 @@ def _opened(path: str) -> int | None:
 
 
 def absolute(path: str, flag: str) -> str:
-    """The path from the root, of a file that a flag names. Raises UsageError where there is none.
+    """Return the absolute path of a file that a flag names.
 
-    That is where the working directory has been deleted.
+    Raises UsageError where there is none, as the working directory has been deleted.
     """
     try:
         here = "" if os.path.isabs(path) else machine.getcwd()

@@ -1,10 +1,11 @@
-"""Records: named tuples that cost little to declare.
+"""Records: named tuples that take little time to declare.
 
-`typing.NamedTuple` is used alike and behaves alike, but it imports `typing`, and compiles a
-constructor for each class: a third of what a launch spends on imports. Type checkers see that one.
+`typing.NamedTuple` is used in the same way and behaves in the same way, but it imports `typing`,
+and compiles a constructor for each class: a third of a launch's time for imports. Type checkers see
+`typing.NamedTuple`.
 
 Annotations are not evaluated here, so a module with records has `from __future__ import
-annotations`, and imports what only annotations name under TYPE_CHECKING.
+annotations`, and imports names that only annotations use under TYPE_CHECKING.
 """
 
 from operator import itemgetter

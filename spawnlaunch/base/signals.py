@@ -1,4 +1,4 @@
-"""The signals that a launch knows, and what each of them means for it.
+"""The signals that a launcher handles, and their meanings.
 
 | signal                  | meaning                                                        |
 |-------------------------|----------------------------------------------------------------|
@@ -6,9 +6,9 @@
 | USR1, USR2, WINCH       | for the workers: forwarded to those that catch it; USR2 may    |
 |                         | ask for their stacks instead (--stack-on-usr2)                 |
 | TSTP, CONT              | stop and continue the workers' process groups                  |
-| CHLD                    | a process of ours has ended                                    |
+| CHLD                    | a child process has ended                                      |
 
-Everything else keeps its default meaning: the launcher may die of it, and the guard then ends the
+Every other signal keeps its default action: the launcher may die of it, and the guard then ends the
 workers.
 """
 
@@ -27,33 +27,34 @@ else:
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 FORWARD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
 JOB_CONTROL = frozenset({signal.SIGTSTP, signal.SIGCONT})
-# Asks a worker for the stacks of its threads. Hardly any program uses this signal, and who does not
-# catch it, and so would die of it, is never sent it. There are no real-time signals on macOS.
+# Asks a worker for the stacks of its threads. Hardly any program uses this signal. A worker that
+# does not catch it would die of it, and never gets it. macOS has no real-time signals.
 STACKS = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 0
 # A background process that writes to a terminal under `stty tostop` would be stopped by these.
 TERMINAL = frozenset({signal.SIGTTIN, signal.SIGTTOU})
 
 
 def watched() -> frozenset[int]:
-    """The signals that a launcher takes note of.
+    """The signals that a launcher catches.
 
-    Those that its parent had it ignore (nohup does that with SIGHUP, a shell with SIGINT and
-    SIGQUIT of a background job) stay ignored, for the workers too.
+    Signals that it ignores since its start stay ignored, for the workers too: nohup has SIGHUP
+    ignored, and a shell SIGINT and SIGQUIT of a background job.
     """
     kept = {n for n in STOP - {signal.SIGTERM} if machine.getsignal(n) == signal.SIG_IGN}
     return frozenset((STOP | FORWARD | JOB_CONTROL | {signal.SIGCHLD}) - kept)
 
 
 def set_default(signums: Iterable[int]) -> None:
-    """Give up the handlers that a forked child has inherited, or what Python ignores."""
+    """Restore the default actions: a forked child inherits handlers, and Python ignores some."""
     for signum in signums:
         machine.signal(signum, signal.SIG_DFL)
 
 
 def send(pid: int, signum: int, is_group: bool = False) -> bool:
-    """Signal a process, or a group by the number of its first; False where it is gone.
+    """Send a signal to a process, or to a group by its leader's pid; False where it has gone.
 
-    Or where it is another user's, and not ours to signal; macOS says so of a group of zombies.
+    False too where it is another user's, which this process may not signal; macOS reports that
+    for a group of zombies.
     """
     try:
         (machine.killpg if is_group else machine.kill)(pid, signum)
@@ -63,7 +64,7 @@ def send(pid: int, signum: int, is_group: bool = False) -> bool:
 
 
 def detach(session: bool = True) -> OSError | None:
-    """Have a session of our own or, where that is refused, a process group; and what refused it."""
+    """Start a session for this process or, where that is refused, a group; return the error."""
     refused = None
     for own in (machine.setsid, machine.setpgrp) if session else (machine.setpgrp,):
         try:

@@ -1,6 +1,6 @@
-"""Where does each rank sit, and how it gets there.
+"""Decide the CPUs, memory nodes and threads of each rank, and bind the ranks to them.
 
-`plan` decides and touches nothing: by who claims which CPUs (`claims`), and what each gets of the
-cores that may be used (`cores`, or a whole one of the `domains`). `apply` does the system calls.
-What people see is in `placement` and `picture`.
+`plan` only decides: from the CPUs that each rank claims (`claims`), and its share of the usable
+cores (`cores`, or a whole domain of `domains`). `apply` does the system calls. `placement` and
+`picture` show the result to users.
 """

@@ -1,13 +1,14 @@
-"""Which device each rank uses, and which cores it may claim for that.
+"""Find the device of each rank, and the cores that the rank may claim.
 
-A rank may claim the CPUs next to its device that may be used. A rank whose device has none of them,
-or has a place that is not known, is a guest: guests divide what the others leave where that has a
-core for each guest, else all ranks divide all. Guests prefer NUMA nodes that are near their device.
+A rank may claim the usable CPUs next to its device. A rank with a device that has none of them, or
+has an unknown place, is a guest: guests divide the cores that the others leave where these are
+enough for one core each, else all ranks divide all cores. Guests prefer NUMA nodes that are near
+their device.
 
-In node mode the devices in use are those of the local ranks. A task that a resource manager started
-may see its own device alone, so it divides by the devices of the whole step on this node where
-those are known, else by all that sysfs shows: every task computes the same claims without a word to
-the others.
+In node mode the devices in use are those of the local ranks. A task of a resource manager may see
+its own device only, so it divides by the devices of the whole step on this node where those are
+known, else by all that sysfs shows: every task computes the same claims without any message to the
+others.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ if TYPE_CHECKING:
 
 
 class TaskView(records.NamedTuple):
-    """What one task, which a resource manager started, knows of the others on this node."""
+    """The facts that one task of a resource manager knows about the tasks on its node."""
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
-    own_mask: bool = False  # the allowed CPUs are this task's alone: nobody else divides them
+    own_mask: bool = False  # the allowed CPUs are this task's only: no other task shares them
 
 
 class Claimant(records.NamedTuple):
-    """A rank that is planned, its device and its claim."""
+    """A rank of the plan, with its device and its claim."""
 
     local_rank: int
     device: int | None  # Device.number
-    known: bool  # False: the rank has a device and it cannot be told which
+    known: bool  # False: the rank has a device, and it is not known which
     claim: int  # position among all claims
     is_away: bool = False  # none of the CPUs next to its device is usable
 
 
 class Claims(records.NamedTuple):
-    """The claims of everyone on the node, and the ranks that are planned.
+    """The claims of all ranks on the node, and the ranks of the plan.
 
-    They are collected in the order of the devices, which is the same for every task.
+    Claims are in the order of the devices, which is the same for every task.
     """
 
     all: list[cores.Claim]
@@ -87,8 +88,8 @@ def of_task(
     cpus = cores.cpus_of(usable)
     own = visible.device_of(rank)
     if own is None or task.own_mask:
-        # Which devices the others have is not known: so there are as many equal claims as tasks, of
-        # which ours has the number `rank`. A mask of our own is divided with nobody.
+        # The devices of the other tasks are unknown: so there are as many equal claims as tasks;
+        # this task's is number `rank`. A mask of the task's own is not divided.
         claimed = [own] * (1 if task.own_mask else local_size)
         claim = rank % len(claimed)
     else:
@@ -110,22 +111,23 @@ def _among_peers(
 ) -> tuple[list[int | None], int]:
     """The device of each claim on this node, and the position of the task's own claim."""
     everyone = _peers(node, own, task, warnings)
-    # Where there are more tasks than devices, those that see a few go around these. Each divides
-    # them as if all saw the same, so it has a place of its own there, also if each sees others.
+    # Where there are more tasks than devices, tasks that see a few use these in turn. Each task
+    # divides them as if all tasks saw the same, so it has a place of its own there even if others
+    # see other devices.
     shown = sorted({device for device in visible.devices if device is not None})
     goes_around = 1 < len(shown) == len(visible.devices) < local_size
     goes_around = goes_around and len(everyone) < local_size
     peers = shown if goes_around else everyone
-    # A task that sees all the devices of the step knows that the others do too, and so which
-    # device each of them takes.
+    # A task that sees all devices of the step knows that the others do too, and so it knows the
+    # device of each of them.
     sees_all = set(peers) <= set(visible.devices)
     device_of = [visible.device_of(other) for other in range(local_size if sees_all else 0)]
     if len(everyone) < local_size * (len(shown) if goes_around else 1):
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if sees_all else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
-    # Devices that it does not see, and that are next to other CPUs, are taken for those of tasks
-    # there; unless its own, which is all that it sees, is one of them.
+    # Devices that this task does not see, next to CPUs that it may not use, belong to tasks there;
+    # unless its own device, the only one that it sees, is next to such CPUs too.
     are_all_here = sees_all or task.step_devices is not None
     are_all_here = are_all_here or (len(shown) == 1 and _is_away(node, usable, own))
     claimed: list[int | None] = []
@@ -138,7 +140,7 @@ def _among_peers(
 def _claims(
     node: hardware.Node, usable: Sequence[cores.Core], devices: Sequence[int | None]
 ) -> list[cores.Claim]:
-    """A claim for each of these devices, which may be given twice; None: of unknown place."""
+    """The claim for each of these devices, with repetitions; None: a device of unknown place."""
     cpus = cores.cpus_of(usable)
     near = [_next_to(node, cpus, device) for device in devices]
     hosts = cpuset.EMPTY.union(*near)
@@ -156,7 +158,7 @@ def _claims(
 
 
 def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
-    """The usable CPUs next to the device; none where its place is not known."""
+    """The usable CPUs next to the device; empty where its place is unknown."""
     local = None if device is None else node.devices[device].local_cpus
     return cpuset.EMPTY if local is None else local & usable
 
@@ -170,7 +172,7 @@ def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int) -> bool:
 def _distances(
     node: hardware.Node, device: int | None, homes: set[int]
 ) -> tuple[tuple[int, int], ...]:
-    """From the device to these NUMA nodes; none where that is not known, or all are as far."""
+    """The distances from the device to these NUMA nodes; empty where unknown or all equal."""
     if device is None or node.devices[device].local_cpus is None:
         return ()
     near, stated = node.devices[device].local_cpus or cpuset.EMPTY, node.devices[device].numa
@@ -191,13 +193,13 @@ def _claimant(
     is_without: bool,
     claim: int,
 ) -> Claimant:
-    """`is_without` tells that there is no device, in place of one that cannot be told."""
+    """Return the claimant; `is_without`: a `device` of None means no device, not an unknown one."""
     is_away = device is not None and _is_away(node, usable, device)
     return Claimant(rank, device, device is not None or is_without, claim, is_away)
 
 
 def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
-    """The devices that the tasks on this node divide the cores among."""
+    """The devices among which the tasks on this node divide the cores."""
     if task.step_devices is not None and own in task.step_devices:
         return sorted(set(task.step_devices))
     if task.step_devices is not None:
@@ -222,20 +224,20 @@ def _untold(ranks: Sequence[int]) -> str:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """`local rank 3`, `local ranks 0-1,3`"""
+    """Return the ranks in words: `local rank 3`, `local ranks 0-1,3`."""
     return f"local rank{'' if len(ranks) == 1 else 's'} {cpuset.format(ranks)}"
 
 
-# What a task knows of the others on its node
+# Facts of a task about the others on its node
 
 
 def step_devices(
     node: hardware.Node, numbers: Sequence[int], local_tasks: int
 ) -> tuple[int, ...] | None:
-    """The devices of the whole step on this node, of which its manager says the `numbers`.
+    """The devices of the whole step on this node, by the manager's `numbers`.
 
-    They count one vendor's devices by address. None where they are no devices here, or fewer than
-    the tasks: then they may be this task's own alone.
+    These count one vendor's devices by address. None where the node has no such devices, or the
+    numbers are fewer than the tasks: then they may be this task's own devices only.
     """
     vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
     devices = [device.number for device in node.devices if device.vendor == vendor]
@@ -247,13 +249,13 @@ def step_devices(
 def is_own_mask(
     node: hardware.Node, listed: Sequence[cpuset.CpuSet], local_rank: int, local_size: int
 ) -> bool:
-    """Whether the allowed CPUs are this task's alone, so that no other task divides them.
+    """Whether only this task has the allowed CPUs, so that it does not divide them with others.
 
-    The manager says so in the masks that it has given to the tasks here, which are used again from
-    the first where there are more tasks. Without masks one core is taken for a task's own, for it
-    cannot be divided, unless there is nothing else for any task here. Any other mask is taken for
-    one that the tasks on this node share: dividing it again loses cores, and not dividing it would
-    give them out twice.
+    The manager's masks of the tasks here decide; where there are more tasks than masks, the list
+    starts again. Without masks a mask of one core counts as the task's own, as it cannot be
+    divided, unless the tasks here have no other core. Any other mask counts as shared by the tasks
+    on this node: to divide it wrongly loses cores, and not to divide it could give a core to two
+    tasks.
     """
     allowed = node.cpus_allowed
     if not listed:

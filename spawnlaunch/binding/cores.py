@@ -1,19 +1,19 @@
-"""The cores that ranks may use, and the share of them that each claim gets.
+"""Find the cores that ranks may use, and divide them into a share for each claim.
 
 Cores are ordered by NUMA node, L3 group and CPU, so that a run of them is a run of neighbours, and
 a cut between two runs is best where the NUMA node or the L3 group ends.
 
 Equal claims form a group, and the group's cores are divided among them. Claims of different groups
 may overlap (one device next to an L3 group, another next to the NUMA node around it): then a core
-that several could have goes to the poorest, and they are as near as can be to those who care. So
-the smallest share is as large as can be, then the next, and shares are disjoint whenever that is
-possible at all.
+that several groups claim goes to the group with the fewest cores per rank, and guests get cores as
+near to their devices as possible. So the smallest share is as large as possible, then the next, and
+shares are disjoint whenever that is possible at all.
 
 Shares of a group differ by one core at most. Where they cannot all be equal, the larger ones are
 placed so that as many cuts as possible fall between two L3 groups, best between two NUMA nodes:
 7 + 8 cores for two ranks are cut after the 7th, and never through the middle of a group. Where
-cores differ in speed, each share has as many of each kind, give or take one. Of cores that several
-groups may have, each gets fast and slow ones too.
+cores differ in speed, each share has as many of each kind, give or take one. Where several groups
+claim the same cores, each group gets fast and slow ones too.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from spawnlaunch.cli import values
     from spawnlaunch.node import hardware
 
-APART = -1  # the NUMA node or L3 group of a core for which none is known
+APART = -1  # for a core with an unknown NUMA node or L3 group
 
 
 class Core(records.NamedTuple):
-    """A physical core, as far as ranks may use it."""
+    """A physical core, with the hardware threads that ranks may use."""
 
-    cpus: cpuset.CpuSet  # its hardware threads that may be used, never none
+    cpus: cpuset.CpuSet  # its usable hardware threads, at least one
     numa: int  # NUMA node, or APART
     l3: int  # position in Node.l3, or APART
     kind: int = 0  # position in Node.kinds: the faster come first
 
 
 def widened(node: hardware.Node) -> tuple[hardware.Node, list[str]]:
-    """The node with the mask left for its control group's cpuset, and why that cannot be.
+    """Replace the node's mask by its control group's cpuset; return lines on why that failed.
 
-    Only where that cpuset is smaller than the machine. Without one, nothing tells our CPUs from
-    those of another job on this node, and the mask stays.
+    Only where that cpuset is smaller than the machine. Without one, nothing separates this job's
+    CPUs from those of another job on the node, and the mask stays.
     """
     group = node.cpus_cgroup
     if group and group < node.cpus_online:
@@ -57,9 +57,9 @@ def widened(node: hardware.Node) -> tuple[hardware.Node, list[str]]:
 def usable_cores(
     node: hardware.Node, policy: values.Policy, by_l3: bool, warnings: list[str]
 ) -> tuple[Core, ...]:
-    """What the allowed CPUs leave after reserved CPUs, and with SMT off after second threads.
+    """The cores of the allowed CPUs, without reserved CPUs, and with SMT off one thread each.
 
-    With `by_l3` the cores know their L3 groups.
+    With `by_l3` the cores have their L3 groups.
     """
     node = node._replace(cpus_allowed=node.cpus_to_share)
     reserved = _reserved(node, policy.reserve, warnings) if policy.reserve else cpuset.EMPTY
@@ -75,7 +75,7 @@ def usable_cores(
             kept = threads if policy.smt else frozenset({first})
             place = (numa.get(first, APART), l3.get(first, APART))
             found.append((*place, first, kept, kinds.get(first, 0)))
-    # No two have the same first CPU, so no sets are compared.
+    # Each core has another first CPU, so the sort compares no sets.
     return tuple(Core(cpus, home, group, kind) for home, group, _, cpus, kind in sorted(found))
 
 
@@ -103,9 +103,9 @@ def _reserved(
 
 
 def _first_core(node: hardware.Node, group: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The first core of an L3 group by the hardware, whether or not it is allowed.
+    """The first core of an L3 group by the hardware, allowed or not.
 
-    So where a site keeps that core for the system already, no second one is lost. A group of one
+    So where a site already reserves that core for the system, no second one is lost. A group of one
     core keeps it.
     """
     cores = [core for core in node.cores if core & group]
@@ -113,28 +113,28 @@ def _first_core(node: hardware.Node, group: cpuset.CpuSet) -> cpuset.CpuSet:
 
 
 def count_cores(node: hardware.Node, cpus: Iterable[int]) -> int:
-    """How many physical cores have a hardware thread among these CPUs."""
+    """The number of physical cores with a hardware thread among these CPUs."""
     return sum(1 for core in node.cores if not core.isdisjoint(cpus))
 
 
 # The division
 
-# What a cut costs. Cuts between NUMA nodes or L3 groups are good, any other splits a cache.
+# The costs of a cut. Cuts between NUMA nodes or L3 groups are good, any other splits a cache.
 _BETWEEN_NUMA, _BETWEEN_L3, _WITHIN_L3 = 0, 1, 3
 
 
 class Claim(records.NamedTuple):
-    """The cores that a rank may get, of which those who claim the same get an equal part each."""
+    """The cores that a rank may get; ranks with equal claims get equal parts of them."""
 
-    cpus: cpuset.CpuSet  # some of the usable ones
-    # From the device to NUMA nodes, the nearer of which are taken first: of guests alone, and
-    # empty where all are as far.
+    cpus: cpuset.CpuSet  # some of the usable CPUs
+    # From a guest's device to NUMA nodes, which it uses in the order of distance; empty for other
+    # ranks, and where all distances are equal.
     distances: tuple[tuple[int, int], ...] = ()
-    is_last: bool = False  # gets its first core after those who are next to their device
+    is_last: bool = False  # gets its first core after the ranks that are next to their device
 
 
 class Share(records.NamedTuple):
-    """What a claim got."""
+    """The cores that a claim got."""
 
     cpus: cpuset.CpuSet
     cores: tuple[Core, ...]
@@ -155,9 +155,10 @@ class _Cell(records.NamedTuple):
 def share_out(
     claimed: Sequence[Claim], cores: Sequence[Core], cap: int | None = None
 ) -> list[Share]:
-    """The share of each claim, in the order of the claims. A claim has a CPU of some core.
+    """Divide the cores into a share for each claim, in the order of the claims.
 
-    `cap` is the largest number of cores for a share.
+    Each claim must have a CPU of at least one core. `cap` is the largest number of cores of a
+    share.
     """
     groups: dict[Claim, list[int]] = {}
     for i, claim in enumerate(claimed):
@@ -198,7 +199,7 @@ def _owned(groups: Sequence[Claim], need: Sequence[int], cores: Sequence[Core]) 
 def _hand_out(
     cells: Sequence[_Cell], need: Sequence[int], cores: Sequence[Core]
 ) -> list[list[int]]:
-    """The positions of the cores of each group; of each kind it has about as many as the others."""
+    """The positions of the cores of each group; cores of each kind are divided about equally."""
     owned: list[list[int]] = [[] for _ in need]
     of_kind: dict[tuple[int, int], int] = {}  # by kind and group
     for cell in sorted(cells, key=lambda cell: len(cell.given)):
@@ -220,7 +221,7 @@ def _hand_out(
 def _settle(
     contested: Sequence[_Cell], groups: Sequence[Claim], have: list[int], need: Sequence[int]
 ) -> None:
-    """Give away the cells that several groups claim, each core to the poorest that can have one."""
+    """Divide the cells that several groups claim: each core goes to the poorest possible group."""
 
     def wealth(g: int) -> tuple[bool, bool, float, int]:
         has_enough = have[g] >= need[g]
@@ -236,13 +237,13 @@ def _settle(
 
 
 def _take(group: int, cells: Sequence[_Cell]) -> bool:
-    """Give the group one more core, if need be by moving other groups' to other cells.
+    """Give the group one more core, if necessary by moving cores of other groups to other cells.
 
-    Of all ways that which adds least to the sum of costs. This is the cheapest augmenting path of a
-    flow: so a core is found whenever there is one, and the sum is always the least that there is.
+    It chooses the way that adds least to the sum of costs. This is the cheapest augmenting path of
+    a flow: so it finds a core whenever there is one, and the sum is always the least possible.
     """
-    price = {group: 0}  # of letting a group have one more
-    giver: dict[int, tuple[int, _Cell]] = {}  # the group that takes one of it, and where
+    price = {group: 0}  # the cost of one more core for a group
+    giver: dict[int, tuple[int, _Cell]] = {}  # the group that takes a core of it, and where
     changed = [group]
     while changed:
         taker = changed.pop(0)
@@ -270,14 +271,17 @@ def _take(group: int, cells: Sequence[_Cell]) -> bool:
 
 
 def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[list[Core]]:
-    """Shares of the cores, in order; each has at most `cap`. More parts than cores share cores."""
+    """Divide the cores into parts, in order, of at most `cap` cores each.
+
+    Where there are more parts than cores, several parts have the same core.
+    """
     if parts > len(cores):
         return [list(cores[i * len(cores) // parts :][:1]) for i in range(parts)]
     if len({core.kind for core in cores}) > 1:
         return [share[:cap] for share in _of_each_kind(cores, parts)]
     price, cuts = _cuts(cores, parts)
     if price:
-        # Groups of unequal size, as after a cpuset, may fit better with the largest first.
+        # Groups of different sizes, as under a cpuset, may fit better with the largest first.
         size: dict[tuple[int, int], int] = {}
         for core in cores:
             size[core.numa, core.l3] = size.get((core.numa, core.l3), 0) + 1
@@ -292,9 +296,9 @@ def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[li
 
 
 def _of_each_kind(cores: Sequence[Core], parts: int) -> list[list[Core]]:
-    """Shares with as many of each kind, and of all together, give or take one; fast ones first.
+    """Divide the cores into parts that differ by one at most, in each kind and in all; fast first.
 
-    The larger parts of the kinds are dealt around, each kind going on where the last one ended.
+    The larger parts of a kind are dealt in turn, from where those of the kind before ended.
     """
     shares: list[list[Core]] = [[] for _ in range(parts)]
     dealt = 0
@@ -309,13 +313,13 @@ def _of_each_kind(cores: Sequence[Core], parts: int) -> list[list[Core]]:
 
 
 def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:
-    """Total cost and positions of the cheapest cuts into shares that differ by one at most.
+    """The total cost and positions of the cheapest cuts into shares that differ by one at most.
 
     After share i, x of the larger shares have been dealt, so the cut is at i * base + x. Walking
     over i with the best cost for each x finds the cheapest way; among equals, large shares first.
     """
     base, larger = divmod(len(cores), parts)
-    # The cuts are negative: the last is least.
+    # The cuts are stored as negative numbers: so the smallest list has the latest cuts.
     best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
     for i in range(1, parts):
         step: dict[int, tuple[int, list[int]]] = {}
@@ -338,7 +342,7 @@ def _price(cores: Sequence[Core], at: int) -> int:
 def _capped(
     cores: Sequence[Core], shares: list[tuple[int, int]], cap: int
 ) -> list[tuple[int, int]]:
-    """Shares of at most `cap` cores: packed within an L3 group, not reaching into the next one."""
+    """Cut shares to at most `cap` cores, packed within L3 groups, not reaching into the next."""
     capped = []
     free = 0  # the first core that no share has yet
     for start, stop in shares:

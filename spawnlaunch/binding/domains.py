@@ -1,7 +1,7 @@
-"""The policies that bind a rank to a whole domain, which other ranks may be bound to as well.
+"""Policies that bind a rank to a whole domain, which several ranks may share.
 
-torchrun's names and meaning. Where it would take NUMA node 0 for an unknown one, or fail on a
-domain without allowed CPUs, the rank keeps the domain of its own share.
+The names and meanings are torchrun's. Where torchrun would use NUMA node 0 for an unknown one, or
+fail on a domain without allowed CPUs, the rank gets the domain of its own share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def domains_around(
     usable: cpuset.CpuSet,
     warnings: list[str],
 ) -> list[cores.Share]:
-    """The exclusive shares of ranks, widened to the usable CPUs of whole domains."""
+    """Widen the exclusive shares of ranks to the usable CPUs of whole domains."""
     own = [share.cpus for share in shares]
     if policy == values.CORE_COMPLEX:
         if not node.l3:
@@ -48,7 +48,7 @@ def domains_around(
 def _numa_nodes(
     node: hardware.Node, ranks: Sequence[claims.Claimant], shares: Sequence[cpuset.CpuSet]
 ) -> list[cpuset.CpuSet]:
-    """The CPUs of each device's NUMA node; of the share's NUMA nodes where that is unknown."""
+    """The CPUs of each device's NUMA node; where that is unknown, of the share's NUMA nodes."""
     device_of = {rank.claim: rank.device for rank in ranks}
     found = []
     for claim, share in enumerate(shares):
@@ -64,7 +64,7 @@ def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.Cpu
 
 
 def _core_complexes(node: hardware.Node, shares: Sequence[cpuset.CpuSet]) -> list[cpuset.CpuSet]:
-    """For each rank the L3 group that most of its share is in, if possible one of its own."""
+    """For each rank, the L3 group with most of its share, if possible another one for each rank."""
     taken: set[cpuset.CpuSet] = set()
     chosen = []
     for share in shares:

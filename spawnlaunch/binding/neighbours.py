@@ -1,4 +1,4 @@
-"""Where the other tasks of this node sit, for people: each of them plans the same by itself."""
+"""Compute the bindings of the node's other tasks for display; each task plans its own."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def bindings_of_all(
 ) -> tuple[tuple[apply.Binding, ...], str]:
     """The bindings of all tasks on this node, of which this task's is `own`.
 
-    Where those of the others are not known the first is `own` alone, and the second says why. A
-    task that sees one device of the step's is taken for the one with its place among them, where it
-    is so for this task.
+    Where those of the others are unknown the first value is `own` only, and the second says why.
+    Where this task sees only the device at its own position among the step's, each other task
+    counts as seeing only the device at its position.
     """
     world = resolution.world
     rank, size = world.local_rank, world.local_world_size
@@ -49,7 +49,7 @@ def bindings_of_all(
             planned = plan.plan(
                 node._replace(cpus_allowed=allowed), sees, size, request.policy, task=task
             )
-        except errors.UsageError:  # of one of the others, which says so itself
+        except errors.UsageError:  # another task's error, which that task reports
             return (own,), OF_MASKS
         found += planned.bindings
     if found[rank].cpus != own.cpus:
@@ -65,7 +65,7 @@ def _seen_by(
     rank: int,
     size: int,
 ) -> Visible | None:
-    """What another task sees; None: that is not known."""
+    """The devices that another task sees; None where that is unknown."""
     own = seen.device_of(rank)
     if own is None:
         return seen

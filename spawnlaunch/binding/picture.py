@@ -1,12 +1,12 @@
-"""A node drawn for a terminal: packages, NUMA nodes, L3 groups and cores, ranks upon them.
+"""Draw a node for a terminal: packages, NUMA nodes, L3 groups, and cores with their ranks.
 
     package 0
       numa 3  126 GiB                                  gpu 2 0000:ca:00.0
         l3 48-55,112-119           00000022            gpu 0 0000:c1:00.0
         l3 56-63,120-127           11111122            gpu 1 0000:c6:00.0
 
-One character is a core: the letter of the rank that is bound to it. Devices and network adapters
-stand beside the smallest domain that they are next to. Colour only repeats what the letters say.
+Each character is a core: the letter of the rank that is bound to it. Devices and network adapters
+stand beside the smallest domain that they are next to. Colours only repeat the letters.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LEGEND = (
     f"{FREE} no rank   {FORBIDDEN} not allowed",
 )
 
-# From the 256-colour palette (xterm's control sequences), readable on black and on white.
+# Numbers in the 256-colour palette (xterm's control sequences), readable on black and on white.
 _COLOURS = (33, 166, 34, 161, 37, 98, 136, 31, 124, 64, 129, 30, 172, 25, 168, 70)
 _COLOUR, _RESET = "\033[38;5;{}m", "\033[0m"
 
 _LIST = 23  # columns for the CPU list of a group
 _WORD, _RUN = 8, 16  # cores between spaces, and cores on a line
-_CORES = len("    l3 ") + _LIST + 1  # the column in which cores begin,
-_BESIDE = _CORES + _RUN + 3  # and that of what is next to them
+_CORES = len("    l3 ") + _LIST + 1  # the column in which cores begin
+_BESIDE = _CORES + _RUN + 3  # the column of devices and adapters
 
 
 def picture(
@@ -44,20 +44,20 @@ def picture(
     allowed: cpuset.CpuSet,
     colour: bool = False,
 ) -> str:
-    """The drawing, at most 80 columns wide."""
+    """Return the drawing, at most 80 columns wide."""
     letters = _letters(node, bindings, allowed)
     return "\n".join([*_Drawing(node, letters, colour).lines(), "", *LEGEND])
 
 
 def letter(local_rank: int) -> str:
-    """The character that stands for a rank; from the 63rd rank on, the same for all."""
+    """The character of a rank; from the 63rd rank on all ranks have the same."""
     return LETTERS[local_rank] if local_rank < len(LETTERS) else MANY
 
 
 def _letters(
     node: hardware.Node, bindings: Sequence[apply.Binding], allowed: cpuset.CpuSet
 ) -> dict[int, str]:
-    """The character for each CPU."""
+    """The character of each CPU."""
     letters = {cpu: FREE if cpu in allowed else FORBIDDEN for cpu in node.cpus_online}
     for binding in bindings:
         for cpu in binding.cpus:
@@ -67,7 +67,7 @@ def _letters(
 
 
 def _coloured(cores: str) -> str:
-    """The characters of cores, with those of ranks in colour."""
+    """Colour those characters of cores that stand for ranks."""
     painted = []
     for character, run in groupby(cores):
         text = "".join(run)
@@ -79,7 +79,7 @@ def _coloured(cores: str) -> str:
 
 
 class _Drawing:
-    """Draws from the inside out, so that each device is beside the first domain that holds it."""
+    """A drawing, made from the inside out, so that each device is beside its smallest domain."""
 
     def __init__(self, node: hardware.Node, letters: dict[int, str], colour: bool) -> None:
         self._node = node
@@ -135,7 +135,7 @@ class _Drawing:
             yield from self._group("  ", rest)
 
     def _group(self, name: str, cpus: cpuset.CpuSet) -> Iterator[str]:
-        """A group's cores, a run of them on each line, and what is next to it on the right."""
+        """Yield a group's lines: a run of its cores on each, devices and adapters beside them."""
         drawn = "".join(self._core(core & cpus) for core in self._node.cores if core & cpus)
         runs = [drawn[i : i + _RUN] for i in range(0, len(drawn), _RUN)]
         label = f"    {name} {_short(cpuset.format(cpus))}"
@@ -147,21 +147,21 @@ class _Drawing:
             label = ""
 
     def _core(self, threads: cpuset.CpuSet) -> str:
-        """The character of a core: its rank's, though some of its threads be free."""
+        """The character of a core: its rank's, even if some of its threads are free."""
         seen = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
         if len(seen) > 1:
             return SHARED
         return seen.pop() if seen else min(self._letters[cpu] for cpu in threads)
 
     def _beside(self, domain: cpuset.CpuSet) -> list[str]:
-        """What is next to the domain and not drawn yet."""
+        """Take the devices and adapters next to the domain that are not drawn yet."""
         here = [(name, cpus) for name, cpus in self._waiting if cpus and cpus <= domain]
         self._waiting = [each for each in self._waiting if each not in here]
         return [name for name, _ in here]
 
 
 def _headed(title: str, beside: Sequence[str]) -> Iterator[str]:
-    """A title, and in the column of devices what is next to all that follows under it."""
+    """Yield a title, with the devices and adapters of its whole domain in their column."""
     for name in beside or [""]:
         yield f"{title:{_BESIDE}}{name}".rstrip()
         title = ""

@@ -1,6 +1,6 @@
-"""What people are told of bindings: a line for each rank, one that makes srun do it, warnings.
+"""The lines about bindings: a line for each rank, the srun options for the same, and warnings.
 
-Masks and variables that somebody set before us are respected, and named where they are in the way.
+spawnlaunch respects masks and variables that were set before, and names those that do harm.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 KMP = "KMP_AFFINITY"
 _BINDS = frozenset({"true", "close", "spread", "master", "primary"})
-# Types of KMP_AFFINITY that bind; a list of processors means "explicit" without that word.
+# Types of KMP_AFFINITY that bind; with a list of processors "explicit" may be left out.
 _KMP_BINDS = ("balanced", "compact", "explicit", "logical", "physical", "scatter", "proclist")
-# How many threads compute: with MKL, torch takes the first before the second.
+# Variables of the number of threads: with MKL, torch prefers the first to the second.
 OMP = "OMP_NUM_THREADS"
 THREADS = ("MKL_NUM_THREADS", OMP)
 
@@ -31,9 +31,9 @@ THREADS = ("MKL_NUM_THREADS", OMP)
 def report_line(
     rank: int, binding: apply.Binding, node: hardware.Node, omp: int | str, host: str = ""
 ) -> str:
-    """The line about a rank, for people; `omp` is the OMP_NUM_THREADS that it gets.
+    """The line about a rank's binding; `omp` is the OMP_NUM_THREADS that it gets.
 
-    `host` is named where the lines of several come together.
+    `host` is given where lines of several hosts come together.
 
     rank 3  local 3  gpu 3 0000:ce:00.0  numa 1  cpus 24-31,88-95 (8 cores)  mem 1 omp 8
     """
@@ -53,7 +53,7 @@ def report_line(
 
 
 def device_name(node: hardware.Node, number: int | None) -> str:
-    """`gpu 3 0000:ce:00.0`, with the tile or partition where its address has several."""
+    """The name of a device, `gpu 3 0000:ce:00.0`, with its tile or partition if it is one."""
     if number is None:
         return ""
     device = node.devices[number]
@@ -64,7 +64,7 @@ def device_name(node: hardware.Node, number: int | None) -> str:
 def srun_line(bindings: Sequence[apply.Binding], nodes: int) -> str | None:
     """The options that make srun bind tasks in the same way; None where ranks are not pinned.
 
-    --ntasks-per-node alone would give way to the --ntasks of the job (srun(1)).
+    srun would ignore --ntasks-per-node without --ntasks, for the --ntasks of the job (srun(1)).
     """
     if not bindings or not all(binding.cpus for binding in bindings):
         return None
@@ -82,15 +82,15 @@ CONTAINED = "in a container or control group with more CPUs (docker run --cpuset
 
 
 def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
-    """A line for each OpenMP variable that takes a worker's CPUs away after it was bound.
+    """A line for each OpenMP variable that takes CPUs from a worker after it was bound.
 
     With any of them, libgomp binds the thread that loads it, which is the main thread at `import
     torch`, to one place, by default one hardware thread. DataLoader workers inherit that, and
-    GOMP_CPU_AFFINITY even leaves the mask it was given. (Measured with the libgomp of torch 2.13 on
-    Linux; the libgomp manual, "Environment Variables". OMP_PROC_BIND=false turns all three off.)
+    GOMP_CPU_AFFINITY even binds to CPUs outside the mask. (Measured with the libgomp of torch 2.13
+    on Linux; the libgomp manual, "Environment Variables". OMP_PROC_BIND=false turns all three off.)
 
-    The OpenMP of Intel and LLVM does the same for KMP_AFFINITY, whatever OMP_PROC_BIND says
-    (measured with intel-openmp 2026.2; openmp.llvm.org, "Environment Variables"); libgomp does not.
+    The OpenMP of Intel and LLVM does the same for KMP_AFFINITY, with any OMP_PROC_BIND (measured
+    with intel-openmp 2026.2; openmp.llvm.org, "Environment Variables"); libgomp does not.
     """
     kmp, found = environ.get(KMP, ""), []
     if any(word.strip().startswith(_KMP_BINDS) for word in kmp.lower().split(",")):
@@ -117,9 +117,9 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
 
 
 def told_threads(environ: Mapping[str, str]) -> dict[str, int]:
-    """How many threads the user asks for, by the variable that says so.
+    """The numbers of threads that the user asks for, by variable.
 
-    Of a list the first number is for the outermost loops. What is no number is ignored by OpenMP.
+    In a list the first number is for the outermost loops. OpenMP ignores other text.
     """
     told = {name: environ.get(name, "") for name in THREADS}
     return {
@@ -132,7 +132,7 @@ def told_threads(environ: Mapping[str, str]) -> dict[str, int]:
 def of_threads(
     node: hardware.Node, bindings: Sequence[apply.Binding], environ: Mapping[str, str]
 ) -> list[str]:
-    """A line where the user asks for no number of threads, or for more than a rank has CPUs."""
+    """The warning where the user asks for no number of threads, or more than a rank has CPUs."""
     told, omp = told_threads(environ), environ.get(OMP, "")
     lines = []
     if omp.strip() and OMP not in told:
@@ -157,7 +157,7 @@ def of_threads(
 
 
 def cpus_of(node: hardware.Node, binding: apply.Binding) -> int:
-    """On how many CPUs a rank runs."""
+    """The number of CPUs on which a rank runs."""
     return len(binding.cpus or node.cpus_to_share or node.cpus_online)
 
 
@@ -167,19 +167,19 @@ def of_mask(
     local_size: int,
     environ: Mapping[str, str],
 ) -> list[str]:
-    """One line where the allowed CPUs are the wrong ones or too few, with the cure."""
+    """The warning where the allowed CPUs are far from devices or too few, with the remedy."""
     allowed = node.cpus_to_share
     if not allowed:
         return []
     tasks = local_size // len(bindings)
     devices = [node.devices[each.device] for each in bindings if each.device is not None]
     places = [each.local_cpus for each in devices if each.local_cpus]
-    if allowed <= node.isolated:  # of which `of_isolated` speaks
+    if allowed <= node.isolated:  # `of_isolated` has the warning about these
         return []
     for device in devices:
         near = device.local_cpus
         if near and not near & allowed:
-            if tasks > 1:  # with devices that this task knows nothing of
+            if tasks > 1:  # this task does not know the devices of the others
                 places = [each.local_cpus for each in node.devices if each.local_cpus]
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
@@ -206,7 +206,7 @@ def of_mask(
 def of_isolated(
     node: hardware.Node, bindings: Sequence[apply.Binding], local_size: int
 ) -> list[str]:
-    """One line where ranks have isolated CPUs alone."""
+    """The warning about ranks that have isolated CPUs only."""
     cpus = {each.local_rank: each.cpus or node.cpus_to_share for each in bindings}
     ranks = [rank for rank, own in cpus.items() if own and own <= node.isolated]
     if not ranks:
@@ -214,7 +214,7 @@ def of_isolated(
     places = [node.devices[each.device].local_cpus for each in bindings if each.device is not None]
     others = (node.cpus_cgroup or node.cpus_online) - node.isolated
     cure = "boot without isolcpus for them"
-    if choice := node.cpus_allowed - node.isolated:  # so --bind has named others
+    if choice := node.cpus_allowed - node.isolated:  # only --bind can have named isolated ones
         cure = f"name some of the CPUs {cpuset.format(choice)} in --bind"
     elif count_cores(node, others) >= local_size and all(
         near is None or near & others for near in places
@@ -238,10 +238,10 @@ def nearer(
     near: cpuset.CpuSet,
     places: Sequence[cpuset.CpuSet],
 ) -> str:
-    """How to start with some of the CPUs `near`; `places` are those next to all ranks' devices."""
+    """Return how to start with some of the CPUs `near`; `places`: CPUs next to each device."""
     if not near <= node.isolated:
         return wider(node, environ, tasks, near)
-    # Ranks get isolated CPUs where no others are allowed: then each device needs some of its own.
+    # Ranks get isolated CPUs where no others are allowed: then each device needs some next to it.
     isolated = isolated_near(node, places)
     if all(place & isolated for place in places):
         return f"with taskset -c {cpuset.format(isolated)}"
@@ -249,7 +249,7 @@ def nearer(
 
 
 def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuset.CpuSet:
-    """The isolated CPUs that could be allowed, next to devices where there are places of some."""
+    """The isolated CPUs that could be allowed; those next to devices, where places are known."""
     near = cpuset.EMPTY.union(*places) or node.cpus_online
     return near & node.isolated & (node.cpus_cgroup or node.cpus_online)
 
@@ -257,9 +257,9 @@ def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuse
 def wider(
     node: hardware.Node, environ: Mapping[str, str], tasks: int, near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
-    """How to start with another mask, by who has set this one.
+    """Return how to start with another mask, by the manager or program that set this one.
 
-    `tasks` are on this node; `near` are the CPUs of which none is allowed.
+    `tasks`: number of tasks on this node; `near`: CPUs of which none is allowed.
     """
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
@@ -273,7 +273,7 @@ def wider(
 def of_shares(
     ranks: Sequence[claims.Claimant], shares: Sequence[Share], policy: values.Policy
 ) -> Iterator[str]:
-    """Lines where shares are not what ranks should have."""
+    """Yield the warnings about shares that are worse than ranks should have."""
     if away := [rank.local_rank for rank in ranks if rank.is_away]:
         yield (
             f"{claims.named(away)}: none of the allowed CPUs is next to the device; the nearest "

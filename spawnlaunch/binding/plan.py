@@ -1,4 +1,4 @@
-"""Where does each rank sit: a pure function of the node, the devices, the ranks and the policy."""
+"""Plan the binding of each rank: a pure function of node, devices, ranks and policy."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from spawnlaunch.node.visible import Visible
     from spawnlaunch.world import identity
 
-NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # what Binding.locality may say
+NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # the values of Binding.locality
 
 
 class Plan(records.NamedTuple):
-    """The bindings that were asked for, in the order of local ranks."""
+    """The bindings of the planned ranks, in the order of local ranks."""
 
     bindings: tuple[apply.Binding, ...]
-    allowed: cpuset.CpuSet  # all that may be used here, reserved ones too
+    allowed: cpuset.CpuSet  # all allowed CPUs, reserved ones too
     warnings: tuple[str, ...]
-    shared: cpuset.CpuSet = cpuset.EMPTY  # of the allowed ones, those that ranks share out
+    shared: cpuset.CpuSet = cpuset.EMPTY  # those of the allowed CPUs that ranks divide
 
 
 def bind_ranks(
@@ -49,7 +49,7 @@ def bind_ranks(
     warnings += placement.of_isolated(node, bindings, size)
     warnings += placement.of_threads(node, bindings, environ)
     if node.quotas:
-        from spawnlaunch.binding import quota  # few machines have one
+        from spawnlaunch.binding import quota  # few machines have a quota
 
         bindings, lines = quota.limited(request, node, seen, resolution, bindings)
         warnings += lines
@@ -62,7 +62,7 @@ def bind_ranks(
 
 
 def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims.TaskView:
-    """What the managers around this task tell of the others on its node."""
+    """The facts about the other tasks on this node, from the managers around this task."""
     world = resolution.world
     rank, size = world.local_rank, world.local_world_size
     devices, masks = resolution.step_devices(), resolution.masks()
@@ -77,10 +77,10 @@ def _with_memory(
     bindings: tuple[apply.Binding, ...],
     is_task: bool,
 ) -> tuple[tuple[apply.Binding, ...], list[str]]:
-    """The bindings with how their memory is placed, and what is to be said of that."""
+    """Add the memory policy to the bindings; return them with warnings about it."""
     warnings: list[str] = []
     mem_bind = request.mem_bind or values.PREFERRED_MEM
-    # Where there is one node to allocate from, the kernel prefers it without being asked.
+    # Where there is one node to allocate from, the kernel needs no policy to prefer it.
     if len(node.memory_nodes) < 2 and mem_bind == values.PREFERRED_MEM:
         mem_bind = values.NO_MEM
     placed = [binding for binding in bindings if binding.cpus and binding.memory_nodes]
@@ -93,7 +93,8 @@ def _with_memory(
                 "for memory next to each rank's CPUs type --mem-bind preferred"
             )
             mem_bind = values.NO_MEM
-    # What kernels refuse depends on how many nodes there are. A task knows its own alone.
+    # Kernels refuse policies by their number of nodes, so the rank with most nodes reports. A task
+    # knows its own policy only.
     speaker = 0 if is_task else max(bindings, key=lambda each: len(each.memory_nodes)).local_rank
     return tuple(
         binding._replace(mem_bind=mem_bind, tells_memory=binding.local_rank == speaker)
@@ -109,10 +110,10 @@ def plan(
     *,
     task: claims.TaskView | None = None,
 ) -> Plan:
-    """Bind the `local_size` ranks of this node, or with `task` that one of them.
+    """Plan the bindings of the node's `local_size` ranks, or with `task` of that rank only.
 
-    Rank r uses the r-th visible device; no CPU is bound that the node's record does not allow.
-    Raises UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
+    Rank r uses the r-th visible device; ranks get only CPUs that the node's record allows. Raises
+    UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
     """
     warnings: list[str] = []
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
@@ -151,8 +152,8 @@ def _unbound(
     sharers: int,
     warnings: list[str],
 ) -> list[apply.Binding]:
-    """Ranks that are not bound, and share the allowed CPUs with as many as `sharers` in all."""
-    # "auto" means what is best here, which is nothing where there are no masks.
+    """The bindings of unbound ranks, which share the allowed CPUs among `sharers` ranks in all."""
+    # "auto" chooses the best policy for this machine, which is no binding where it has no masks.
     if policy.name not in (values.NONE, values.AUTO):
         warnings.append(
             f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
@@ -207,7 +208,7 @@ def _binding(
 def locality(node: hardware.Node, number: int | None, known: bool, cpus: cpuset.CpuSet) -> str:
     """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local.
 
-    `known` is False for a rank that has a device while it cannot be told which.
+    `known` is False for a rank with an unknown device.
     """
     if number is None:
         return NEAR if known else UNTOLD
@@ -219,10 +220,10 @@ def locality(node: hardware.Node, number: int | None, known: bool, cpus: cpuset.
 
 
 def memory_beside(node: hardware.Node, cpus: cpuset.CpuSet) -> frozenset[int]:
-    """The NUMA nodes to allocate from: those of the CPUs, where they have memory that is allowed.
+    """The NUMA nodes to allocate from: those of the CPUs, where they have allowed memory.
 
-    Else the nearest that have. A node without CPUs is never among them: it may be the memory of a
-    GPU, and no driver need say so.
+    Else the nearest nodes with such memory. A node without CPUs is never among them: it may be the
+    memory of a GPU, which not every driver shows.
     """
     fit = {
         each.id: each.cpus

@@ -1,8 +1,8 @@
-"""What a quota of CPU time leaves to the ranks of a node.
+"""Limit the threads of ranks to their parts of a quota of CPU time.
 
-A control group whose threads have used up its quota is throttled until its period ends
+The kernel throttles a control group that has used up its quota until the period ends
 (scheduler/sched-bwc.rst), so a rank with more threads than its part of the quota stands still for
-most of the time. Masks stay: a quota is of time, and not of certain CPUs.
+most of the time. Masks stay: a quota limits time, and not the set of CPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def limited(
     resolution: identity.Resolution,
     bindings: tuple[apply.Binding, ...],
 ) -> tuple[tuple[apply.Binding, ...], list[str]]:
-    """The bindings with threads within the quota, and a line on what it changes or what exceeds it.
+    """Reduce the threads of bindings to the quota; return them with a line on what it changes.
 
-    Threads that the user asks for stay.
+    The user's own numbers of threads stay, and the line names those that exceed the quota.
     """
     parts = [_part(request, resolution.world, each) for each in node.quotas]
     part, quota = min(parts, key=lambda each: each[0])
@@ -36,7 +36,7 @@ def limited(
     before = max(binding.threads for binding in bindings)
     told = placement.told_threads(resolution.environ)
     cpus = min(placement.cpus_of(node, each) for each in bindings)
-    # Of more threads than CPUs there is a line already.
+    # `placement.of_threads` already warns of more threads than CPUs.
     beyond = [f"{name}={number}" for name, number in told.items() if most < number <= cpus]
     if request.threads is None:
         bindings = tuple(each._replace(threads=min(each.threads, most)) for each in bindings)
@@ -74,9 +74,9 @@ def _some(count: int, what: str) -> str:
 def _part(
     request: flags.Request, world: identity.World, quota: hardware.Quota
 ) -> tuple[float, hardware.Quota]:
-    """The CPUs of a quota that each rank has.
+    """The number of CPUs of a quota for each rank, and the quota itself.
 
-    A task divides it with the others on its node, unless it has the group alone.
+    A task divides the quota with the others on its node, unless it is alone in the group.
     """
     size = world.local_world_size
     if world.is_task and size > 1 and request.is_live and cgroup.holds_alone(quota):

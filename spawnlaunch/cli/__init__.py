@@ -1,1 +1,1 @@
-"""What was asked for: one table of flags, their readers, help, and names of other launchers."""
+"""Read the user's request: one table of flags, their readers, help, and other launchers' names."""

@@ -1,6 +1,6 @@
-"""An environment of Python that is active in the shell, where workers run another one's Python.
+"""Find an active Python environment of the shell that is not the one of the workers' Python.
 
-Imported where a launch has failed.
+Imported only after a launch has failed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import shlex
 import sys
 from collections.abc import Mapping
 
-ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")  # the inner one first: a venv may be made within conda's
+ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")  # the inner one first: a venv may be inside conda's
 MISSING = ("ModuleNotFoundError", "No module named", "ImportError")
 
 
 def other(python: str, environ: Mapping[str, str], words: str | None) -> str:
-    """A line about the environment, where the `words` of a worker miss a module; else "".
+    """The line about an active environment, where a worker's `words` name a missing module.
 
-    None: nobody knows what the worker said.
+    "": there is no other environment, or no module is missing. `words` None: they are unknown.
     """
     name = next((name for name in ACTIVE if environ.get(name)), "")
     if not name or (words is not None and not any(each in words for each in MISSING)):

@@ -1,4 +1,4 @@
-"""What a shell needs to complete the launcher's flags: shtab makes it of their table."""
+"""Make the script by which a shell completes the launcher's flags: shtab, from their table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spawnlaunch.base import errors
 from spawnlaunch.cli import values
 from spawnlaunch.cli.flags import FLAGS
 
-# Of flags whose readers take more than a few words: those that they take.
+# The words to offer for flags with readers that accept other text as well.
 WORDS = {
     "--nproc": ("auto", "gpu", "cpu"),
     "--bind": values.NAMES,
@@ -18,7 +18,7 @@ WORDS = {
 
 
 def script(shell: str) -> str:
-    """The script for bash, zsh or fish, to be evaluated there. Raises UsageError without shtab."""
+    """Return the script that bash, zsh or fish evaluates. Raises UsageError without shtab."""
     try:
         import shtab
     except ImportError:

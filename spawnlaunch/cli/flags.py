@@ -1,8 +1,8 @@
-"""The table of flags, and what the user asked for with them: the value that `cli` hands on.
+"""The table of flags, and Request, the record of their values, which `cli` hands on.
 
-A row of the table is a field of Request: the name of the flag, what stands for its value in --help,
+A row of the table is a field of Request: the name of the flag, the word for its value in --help,
 the reader of that value, the default, and the help. The command line, its errors, --help and the
-check of what needs a launcher that stays all go by these rows; a new flag is one row, and its use.
+check for flags that need a launcher all use these rows; a new flag is one row, and its use.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# A flag, the text of its value (None: it has none), and the name that was typed or exported.
+# A flag, the text of its value (None: it has none), and the flag or variable as the user wrote it.
 Given: TypeAlias = "tuple[Flag, str | None, str]"
 
-# Words that name a program of ours, where no file has that name: see programs.py.
+# Words that name a program of spawnlaunch, where no file has that name: see programs.py.
 PROGRAMS = ("bench", "check", "report", "scripts", "top", "train")
-# The command in lines to type, as it was typed: the script works where PATH has it, and the module
-# wherever the package does.
+# The command in lines to run, as the user wrote it: the script works where PATH has it, and the
+# module wherever the package is installed.
 SCRIPT = "spawnlaunch"
 HERE = SCRIPT if sys.argv[0].rpartition("/")[2] == SCRIPT else f"python -m {SCRIPT}"
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
-# The longest that is given by default after a failure on several nodes: ranks that wait in a
-# collective for a dead one cannot end by themselves, and use up whatever grace there is.
+# The longest default grace after a failure on several nodes: ranks that wait in a collective for a
+# dead one cannot end by themselves, and use up the whole grace.
 FAILURE_GRACE_S = 10.0
 LOST_AFTER_S = 10.0
 RESTART_WINDOW_S = 3600.0
-# Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
-# is for whoever has preempted us.
+# Wrong use, which no further attempt corrects, and "saved, start me again later" (EX_TEMPFAIL),
+# which is a message to the manager that preempts the job.
 NO_RESTART = frozenset({2, 75})
-DUMP, KILL = "dump", "kill"  # what --on-hang may say
-# How a script is told its local rank: torch.distributed.launch of torch 2 writes a hyphen, that of
-# torch 1 an underscore.
+DUMP, KILL = "dump", "kill"  # the values of --on-hang
+# The argument with a script's local rank: torch.distributed.launch of torch 2 writes a hyphen, that
+# of torch 1 an underscore.
 LOCAL_RANK_ARGS = {"none": "", "hyphen": "--local-rank", "underscore": "--local_rank"}
 
 # The sections of --help
@@ -52,14 +52,14 @@ class Flag(records.NamedTuple):
 
     section: str
     name: str
-    shown: str  # what stands for its value in --help; empty: it takes none
-    read: Callable[[str], Any] | Mapping[str, Any]  # of its value, or what each word means
+    shown: str  # the word for its value in --help; empty: it takes none
+    read: Callable[[str], Any] | Mapping[str, Any]  # reader of its value, or the value of each word
     default: Any
-    alone: Any  # its value where none is typed; None: it needs one, which may be the next word
+    alone: Any  # its value where none is given; None: it needs one, which may be the next word
     help: str
     also: tuple[str, ...]  # other spellings; in all of them an underscore is as good as a hyphen
     needs_parent: bool  # only a launcher that stays above its workers can serve it
-    field: str  # of Request, that has its value; that of a time ends in its unit
+    field: str  # the field of Request with its value; a time's field ends in its unit
 
 
 _rows: list[Flag] = []
@@ -77,7 +77,7 @@ def _flag(
     also: tuple[str, ...] = (),
     needs_parent: bool = False,
 ) -> T:
-    """A row; the result is the default of the field. In a tuple are words that mean themselves."""
+    """Add a row; return the field's default. A tuple in `read` has words as their own values."""
     field = name.strip("-").replace("-", "_") + ("_s" if shown == "SECONDS" else "")
     if isinstance(read, tuple):
         read = {str(word): word for word in read}
@@ -88,7 +88,7 @@ def _flag(
 def _switch(
     section: str, name: str, help: str, *, also: tuple[str, ...] = (), needs_parent: bool = False
 ) -> bool:
-    """The row of a flag without a value."""
+    """Add the row of a flag without a value; return the field's default."""
     return _flag(
         section, name, "", {}, False, help, alone=True, also=also, needs_parent=needs_parent
     )
@@ -96,13 +96,13 @@ def _switch(
 
 def _rendezvous(text: str) -> dict[str, str]:
     from spawnlaunch.cli.torchrun import (
-        readers,  # nothing of torchrun's on the way of most launches
+        readers,  # imported only here: most launches use none of torchrun's flags
     )
 
     return readers.rendezvous(text)
 
 
-# Those that are no field of Request: the first three ask for a page, the others are part of the
+# Flags that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
 # fmt: off
 _switch("", "--help", "show this page", also=("-h",))
@@ -116,41 +116,38 @@ _switch(WORKERS, "--no-python",
 
 
 class Page(Exception):
-    """A page that --help, --version, --completion or --explain prints; nothing else is done then.
+    """A page for --help, --version, --completion or --explain, in place of a launch.
 
-    It is raised, and printed by `entry`.
+    The flag's reader raises it, and `entry` prints it.
     """
 
 
 class NoWords(Exception):
-    """Nothing was typed behind the command; the text is a short help.
-
-    It is raised, and printed by `entry`.
-    """
+    """The command has no arguments; the text is a short help, which `entry` prints."""
 
 
 class Instead(Exception):
-    """Another of our programs is to run in place of a launch; `args`: its module and arguments."""
+    """Another program of spawnlaunch runs in place of a launch; `args`: module and arguments."""
 
 
 class Program(records.NamedTuple):
-    """What every worker runs."""
+    """The program that every worker runs."""
 
-    kind: str  # "script", "module", "program" (no Python in front) or "bundled"
-    target: str  # path of the script or program, or name of the module; what named the bundled loop
+    kind: str  # "script", "module", "program" (run without Python) or "bundled"
+    target: str  # path of script or program, or module name; "bundled": the user's word for it
     args: tuple[str, ...]  # passed on verbatim
 
 
 # fmt: off
 class Request(records.NamedTuple):
-    """What the user asked for; nothing here is derived from the machine."""
+    """The user's request; no field is derived from the machine."""
 
     program: Program
     python: str  # interpreter of the workers
-    given: tuple[Given, ...] = ()  # the flags as typed, and those that variables stand for
+    given: tuple[Given, ...] = ()  # the user's flags, and those that variables give
     sources: Mapping[str, str] = {}  # by a flag's name: its other spelling, or the variable
     notes: tuple[str, ...] = ()  # warnings about torchrun's flags that do nothing here
-    prefix_template: str = ""  # of each line, as in torchrun's variable; "": ours
+    prefix_template: str = ""  # of each line, from torchrun's variable; "": spawnlaunch's own
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
@@ -341,7 +338,7 @@ class Request(records.NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags that are fields, each as `--name=value`: for lines that repeat them."""
+        """The user's flags that are fields, each as `--name=value`, for lines that repeat them."""
         return tuple(
             flag.name if text is None else f"{flag.name}={text}"
             for flag, text, _ in self.given
@@ -350,16 +347,16 @@ class Request(records.NamedTuple):
 
     @property
     def policy(self) -> values.Policy:
-        """How to bind, with all that was said about it."""
+        """The policy of binding, with the values of all flags about it."""
         return self.bind._replace(
             reserve=self.reserve_cpus, smt=self.smt, threads=self.threads
         )
 
     @property
     def need_parent(self) -> list[str]:
-        """The flags that ask for what only a launcher that stays above its workers can serve.
+        """The user's flags that only a launcher above its workers can serve.
 
-        --max-restarts=0 asks for nothing.
+        --max-restarts=0 is not among them, as it asks for nothing.
         """
         return [
             flag.name
@@ -369,12 +366,12 @@ class Request(records.NamedTuple):
 
     @property
     def asks_for_stacks(self) -> bool:
-        """Whether the launcher may have to say where each rank is."""
+        """Whether the launcher may have to show where each rank is."""
         return self.hang_timeout_s > 0 or self.stack_on_usr2
 
     @property
     def is_live(self) -> bool:
-        """Whether the launch is planned for the machine that it is on."""
+        """Whether the launch is planned for this machine, and not for a snapshot of another."""
         return not self.sysfs_root.strip("/")
 
     @property
@@ -384,28 +381,28 @@ class Request(records.NamedTuple):
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether the flags alone say which of how many nodes this is."""
+        """Whether flags give both the number of nodes and this node's rank."""
         return self.nnodes is not None and self.node_rank is not None
 
     @property
     def wants_launcher(self) -> bool:
-        """Whether a flag was given that makes sense for a launcher of workers only."""
+        """Whether the user gave a flag that makes sense only for a launcher of workers."""
         said = (self.nproc, self.nnodes, self.node_rank, self.rdzv_backend, self.rdzv_endpoint)
         return self.standalone or any(value is not None for value in said)
 
 
 FLAGS = tuple(_rows)
-# Flags by all their spellings, in which underscores are written as hyphens.
+# Flags by all their spellings, written with hyphens in place of underscores.
 SPELLINGS = {name: flag for flag in FLAGS for name in (flag.name, *flag.also)}
 
 
 def spelt(name: str) -> Flag | None:
-    """The flag of ours that is typed so; None: it is none."""
+    """The flag of spawnlaunch with this spelling; None: there is none."""
     return SPELLINGS.get(name.replace("_", "-"))
 
 
 def words_of(program: Program) -> tuple[str, ...]:
-    """The worker's command as the user wrote it behind the flags, for lines to type."""
+    """The worker's command as the user wrote it after the flags, for lines to run."""
     mark = {"module": ("-m",), "program": ("--no-python",)}.get(program.kind, ())
     if program.kind == "bundled":
         return ("--", *program.args) if program.args else ()

@@ -1,4 +1,7 @@
-"""The page of --help, from the table of flags. Nothing else imports this."""
+"""Make the page of --help from the table of flags, and the line of --version.
+
+Imported only for such a page.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from spawnlaunch import __version__
 from spawnlaunch.cli import flags
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
-INDENT = 26  # of what a flag does
-SLURM_S = 10.0  # for srun to say its version
+INDENT = 26  # columns before the help of a flag
+SLURM_S = 10.0  # for srun to print its version
 
 _wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
 
@@ -33,7 +36,7 @@ usage: {here} [flags] [script | -m module] [args...]
   {here} --help                 all flags, and the other programs
 """
 
-# Names of variables by which managers, mpirun and torchrun tell a rank or a size.
+# Names of variables in which managers, mpirun and torchrun give a rank or a size.
 RANK_OR_SIZE = re.compile(
     r"(.*_)?(RANK|RANKID|LOCALRANKID|PROCID|LOCALID|NODEID|NODENUM|COMPLETION_INDEX"
     r"|WORLD_SIZE|LOCAL_SIZE|PMI_SIZE|JOB_SIZE|NAMESPACE_SIZE|UNIVERSE_SIZE|LOCALNRANKS"
@@ -90,13 +93,13 @@ STATUS = (
 
 
 def check_is_told(environ: Mapping[str, str]) -> None:
-    """Raise NoWords where no variable says that this is one of several, or how many are wanted."""
+    """Raise NoWords where no variable gives a rank or a size, so that nothing was asked for."""
     if not any(value and RANK_OR_SIZE.fullmatch(name) for name, value in environ.items()):
         raise flags.NoWords(SHORT.format(here=flags.HERE))
 
 
 def asked(flag: str, value: str) -> str:
-    """What is printed for one of the flags that ask for a page."""
+    """Return the text for a flag that asks for a page."""
     if flag == "--completion":
         from spawnlaunch.cli import completion
 
@@ -105,7 +108,7 @@ def asked(flag: str, value: str) -> str:
 
 
 def version() -> str:
-    """The line of --version, with all versions that a bug report needs."""
+    """Return the line of --version, with all versions that a bug report needs."""
     from importlib import metadata
 
     said = [f"Python {sys.version.partition(' ')[0]}"]
@@ -117,7 +120,7 @@ def version() -> str:
 
 
 def _slurm() -> Iterator[str]:
-    """`Slurm 24.05.3`, where Slurm is installed."""
+    """Yield the version of Slurm, as `Slurm 24.05.3`, where it is installed."""
     import subprocess
 
     try:
@@ -131,13 +134,13 @@ def _slurm() -> Iterator[str]:
 
 
 def page() -> str:
-    """The page of --help, as wide as the terminal within bounds."""
+    """Return the page of --help, as wide as the terminal within bounds."""
     width = min(max(_columns(), NARROWEST), WIDEST)
     return "\n".join(_lines(width))
 
 
 def _columns() -> int:
-    """COLUMNS, or the width of the terminal that any of our streams is."""
+    """The width in columns: COLUMNS, or that of the terminal on any standard stream."""
     told = os.environ.get("COLUMNS", "")
     if told.isdecimal() and len(told) < 6:
         return int(told)
@@ -170,7 +173,7 @@ def _lines(width: int) -> Iterator[str]:
 
 
 def _row(flag: flags.Flag, width: int) -> str:
-    """A flag, and what it does: on the same line where there is room, else below."""
+    """Format a flag and its help: on the same line where there is room, else below."""
     between = "" if flag.shown.startswith("[=") else " "
     words = "" if callable(flag.read) or not flag.read else f"{{{','.join(flag.read)}}}"
     short = [name for name in flag.also if len(name) == 2]

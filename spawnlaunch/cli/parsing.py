@@ -1,8 +1,7 @@
-"""The command line: flags in, a Request out.
+"""Parse the command line and torchrun's variables into a Request.
 
-Nothing else in the launcher parses argv, and settings from the environment are read here too.
-The flags end where the worker's command begins. From there on every word belongs to that command,
-also one that looks like a flag.
+Nothing else in the launcher parses argv. The flags end where the worker's command begins. From
+there on every word belongs to that command, also one that looks like a flag.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # how variables of torchrun's begin
-MOST_OF_LINE = 256  # of a program's first line (BINPRM_BUF_SIZE of the kernel)
-KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag that says so
+OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # prefixes of torchrun's variables
+MOST_OF_LINE = 256  # bytes of a program's first line (BINPRM_BUF_SIZE of the kernel)
+KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag for it
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags.Request:
@@ -29,7 +28,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
 
     `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
     (torchrun's) names no other. Raises UsageError; `--help`, `--version` and `--completion`
-    raise Page; no word at all, where no variable says more, raises NoWords.
+    raise Page; an empty command line, where no variable gives a rank or a size, raises NoWords.
     """
     if not argv:
         from spawnlaunch.cli import manual
@@ -39,7 +38,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     extra: dict[str, Any] = {}
     names = " ".join(environ)
     if any(mark in names for mark in OF_TORCHRUN):
-        from spawnlaunch.cli.torchrun import variables  # few shells export any of them
+        from spawnlaunch.cli.torchrun import variables  # few shells export such a variable
 
         given = [*variables.given(environ, given), *given]
         extra = variables.fields(environ)
@@ -53,7 +52,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
         value = read_value(flag, text, typed)
         if flag.field:
             fields[flag.field] = value
-        elif value:  # of torchrun's flags that do nothing here
+        elif value:  # a note about one of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
     if fields.get("log_dir") == os.devnull:
         notes += _without_files(fields)
@@ -78,9 +77,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
 def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
     """Split argv where the worker's command begins.
 
-    Left: our flags, each with its text, None where it has none. Right: the worker's command; after
-    "--" it may begin with a hyphen, and is then the flags of the bundled loop. Raises FlagsError,
-    but with `lenient`, which leaves out what is wrong; a word behind that may be its value.
+    Left: the launcher's flags, each with its text, None where it has none. Right: the worker's
+    command; after "--" it may begin with a hyphen, and is then the flags of the bundled loop.
+    Raises FlagsError for a wrong flag; with `lenient` it leaves that out, with the next word if
+    that may be its value.
     """
     given: list[flags.Given] = []
     words = list(argv)
@@ -99,11 +99,11 @@ def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.G
 
 
 def _read_flag(word: str, behind: list[str]) -> flags.Given:
-    """The flag that a word names; its value may be the next word, which is then taken off."""
+    """Read the flag that a word names; remove the next word from the list if it is the value."""
     typed, equals, text = word.partition("=")
     flag = flags.spelt(typed)
     if flag is None:
-        from spawnlaunch.cli.torchrun import names  # most users type names of ours
+        from spawnlaunch.cli.torchrun import names  # most users use spawnlaunch's names
 
         typed, equals, text = names.split(word)
         flag = names.flag(typed)
@@ -126,9 +126,9 @@ def _read_flag(word: str, behind: list[str]) -> flags.Given:
 
 
 def _without_files(fields: dict[str, Any]) -> list[str]:
-    """Of --log-dir /dev/null nothing is left: torchrun keeps no files then, and shows everything.
+    """Remove --log-dir /dev/null, with which torchrun keeps no files and shows everything.
 
-    The result is what is to be said of that.
+    Returns a note where --redirects or --tee lose their effect by that.
     """
     del fields["log_dir"]
     given_up = [fields.pop(name, None) for name in ("redirects", "tee")]
@@ -138,7 +138,7 @@ def _without_files(fields: dict[str, Any]) -> list[str]:
 
 
 def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
-    """The value of a flag; `typed` is its spelling, or the variable it is from.
+    """Read the value of a flag; `typed` is its spelling, or its variable.
 
     Raises UsageError, or Page.
     """
@@ -169,7 +169,7 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
 
 
 def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
-    """Lines about flags that do less than their user may expect."""
+    """The lines about flags that do less than their user may expect."""
     found = [*request.notes]
     if request.program == ("bundled", "", ()):
         found.append(
@@ -192,7 +192,7 @@ def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
 
 
 def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str]:
-    """Lines about flags of a launcher above its workers, where another flag is missing."""
+    """Yield lines about flags without effect, as they need another flag or several nodes."""
     if request.tee not in (None, values.StreamsByRank()) and request.log_dir is None:
         yield "--tee without --log-dir DIR: all is shown, and nothing is kept in files"
     if request.on_hang == flags.KILL and not request.hang_timeout_s:
@@ -208,7 +208,7 @@ def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str
 
 
 def _check_together(request: flags.Request) -> None:
-    """Raise UsageError for flags that exclude each other, or need what is not there."""
+    """Raise UsageError for flags that exclude each other, or need another flag that is missing."""
     if request.preload:
         _check_preload(request)
     if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
@@ -249,7 +249,7 @@ def _check_preload(request: flags.Request) -> None:
 
 
 def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str]) -> flags.Program:
-    """What the workers run; `before` are the words before them.
+    """Return the program that the workers run; `before` are the launcher's own arguments.
 
     Raises UsageError, and Instead for a program that starts no workers, or starts its own.
     """
@@ -282,7 +282,7 @@ def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str
 
 
 def _bundled(args: Sequence[str], kind: str) -> flags.Program:
-    """The bundled loop, unless a flag says that something else is to be run."""
+    """Return the bundled loop. Raises FlagsError after -m or --no-python, which need a name."""
     if kind == "module":
         raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
     if kind == "program":
@@ -294,7 +294,7 @@ def _bundled(args: Sequence[str], kind: str) -> flags.Program:
 
 
 def _check_program(target: str) -> None:
-    """Refuse a program that execvp would not find: on PATH, unless its name has a slash."""
+    """Raise UsageError for a program that execvp would not find; PATH counts without a slash."""
     places = [""] if os.sep in target else os.get_exec_path()
     paths = (os.path.join(place, target) for place in places)
     found = next((path for path in paths if os.access(path, os.X_OK)), None)

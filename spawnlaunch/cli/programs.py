@@ -1,11 +1,11 @@
-"""The programs beside the launcher as words of its command: spawnlaunch check, and the others.
+"""The programs beside the launcher, as words of its command: spawnlaunch check and others.
 
     spawnlaunch --nproc 8 check --all   a worker program, as -m spawnlaunch.check
     spawnlaunch --nproc 8 train         the bundled loop, as without a script
     spawnlaunch bench --nproc 8         starts its own workers: no flag of the launcher's before it
-    spawnlaunch top                     starts none, as report and scripts
+    spawnlaunch top                     starts no workers, nor do report and scripts
 
-A file of that name, or a directory that Python can run, is the user's script, and goes before.
+A file of that name, or a directory that Python can run, is the user's script, and takes precedence.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CHECK = "spawnlaunch.check"
 
 
 def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
-    """What the workers run: the user's script of that name, if there is one, or a program of ours.
+    """Return the user's script of this name, if there is one, or a program of spawnlaunch.
 
     `train` and `check` run in workers. For the others it raises Instead, so that `__main__` becomes
-    `python -m spawnlaunch.WORD` in place of a launch; or FlagsError, where a launcher's flag stands
-    before the word (not `is_bare`); UsageError where there is neither.
+    `python -m spawnlaunch.WORD` in place of a launch; or FlagsError, where a launcher's flag comes
+    before the word (not `is_bare`). Raises UsageError where neither script nor program exists.
     """
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
         return flags.Program("script", word, args)
@@ -56,14 +56,14 @@ def _not_found(word: str) -> str:
 
 
 def behind(program: flags.Program) -> Iterator[str]:
-    """A line about --nproc behind a script that does not seem to read it."""
+    """Yield a line about --nproc after a script that does not seem to read it."""
     if program.kind != "script" or not os.path.isfile(program.target):
         return
     try:
         with open(program.target, "rb") as script:
             reads_it = b"nproc" in script.read()
     except OSError:
-        return  # Python will say so
+        return  # Python reports the error
     for number, word in enumerate(program.args):
         name, _, value = word.replace("_", "-").partition("=")
         if name in ("--nproc", "--nproc-per-node") and not reads_it:
@@ -76,7 +76,7 @@ def behind(program: flags.Program) -> Iterator[str]:
 
 
 def need_torch(program: flags.Program, python: str) -> None:
-    """Raise UsageError where a program of ours needs torch, and there is none."""
+    """Raise UsageError where a program of spawnlaunch needs torch, and torch is missing."""
     if python == sys.executable and find_spec("torch") is None:
         what = "the check" if program.target == CHECK else "the bundled training loop"
         from spawnlaunch.cli import active

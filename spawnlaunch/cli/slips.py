@@ -1,12 +1,12 @@
-r"""Words of a command line that look right, and are not: what is wrong with them, and what to type.
+r"""Find words of a command line that look right and are wrong, and name the remedy.
 
     say.py\r             a line ending of Windows
-    ' ', ' # comment'    what stands behind a backslash at the end of a line
-    \u2014nproc           a dash or a blank of Unicode, as a text editor puts it there
-    python say.py        an interpreter, a shell or another launcher in the place of the script
+    ' ', ' # comment'    text after a backslash at the end of a line
+    \u2014nproc           a dash or a blank of Unicode, as a text editor may insert it
+    python say.py        an interpreter, a shell or another launcher in place of the script
     run.sh, a.out        a shell script or a binary as the script
 
-Imported where a script is not there or has no name of Python's, and where something is wrong.
+Imported only where a script does not exist or does not end in .py, and after an error.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LIKE_OURS = frozenset(("torchrun", "spawnlaunch"))  # launchers that take the sa
 LAUNCHERS = LIKE_OURS | {"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
 LAUNCHER_MODULES = frozenset(("torch.distributed.run", "torch.distributed.launch", "spawnlaunch"))
 BINARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS
-DASHES = ("Pd",)  # categories of Unicode: dashes, blanks, and what is not to be seen
+DASHES = ("Pd",)  # categories of Unicode: dashes, blanks, and invisible characters
 BLANKS, INVISIBLE = ("Zs", "Zl", "Zp"), ("Cf",)
 MINUS = "\u2212"
 RETURNS = "a carriage return (Windows line endings)"
 MENDED = "the file that has the line is mended by sed -i 's/\\r$//' FILE"
-# Variables that a launch or its workers read, by how their names begin.
+# Prefixes of the variables that a launch or its workers read.
 READ = (
     "RANK", "WORLD_SIZE", "LOCAL_", "NODE_RANK", "NNODES", "GROUP_", "ROLE_", "MASTER_", "PET_",
     "TORCH_", "TORCHELASTIC_", "SPAWNLAUNCH_", "SLURM_", "SLURMD_", "PMI", "OMPI_", "MPI_", "PBS_",
@@ -43,9 +43,9 @@ READ = (
 
 
 def check(word: str, args: Sequence[str], before: Sequence[str]) -> None:
-    """Raise UsageError where a word in the place of the script is none.
+    """Raise UsageError where the word in the place of the script cannot be a script.
 
-    `before` are the words before it, and `args` those behind.
+    `before` are the words before it, and `args` those after it.
     """
     name = os.path.basename(word)
     is_there = os.path.exists(word)
@@ -70,13 +70,13 @@ def check(word: str, args: Sequence[str], before: Sequence[str]) -> None:
 
 
 def typed(*words: str) -> str:
-    """The line of the launcher with these words."""
+    """The launcher's command line with these words."""
     return f"{flags.HERE} {shlex.join(words)}"
 
 
 def _of_python(word: str, args: Sequence[str], before: Sequence[str]) -> str:
     rest = [*args]
-    while rest and rest[0] == "-u":  # workers' lines are seen at once without it
+    while rest and rest[0] == "-u":  # workers always run with -u
         del rest[0]
     if rest[:1] == ["-m"] and rest[1:2] and rest[1] in LAUNCHER_MODULES:
         return _of_launcher(rest[1], rest[2:], before)
@@ -92,7 +92,7 @@ def _of_python(word: str, args: Sequence[str], before: Sequence[str]) -> str:
 
 def _of_launcher(word: str, args: Sequence[str], before: Sequence[str]) -> str:
     rest = [*args]
-    if os.path.basename(word) not in LIKE_OURS | LAUNCHER_MODULES:  # its flags are not ours
+    if os.path.basename(word) not in LIKE_OURS | LAUNCHER_MODULES:  # its flags may differ
         at = next((i for i, arg in enumerate(rest) if arg.endswith(".py")), len(rest))
         rest = rest[at:] or ["SCRIPT"]
     return f"{word} is a launcher too, and would start workers in each worker; type " + typed(
@@ -128,12 +128,12 @@ def _head(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(512)
-    except OSError:  # a directory, or what Python will say
+    except OSError:  # a directory, or an error that Python reports
         return b""
 
 
 def _interpreter(head: bytes) -> str:
-    """The name of the program that the first line asks for."""
+    """The name of the interpreter in the first line."""
     words = head.splitlines()[0][2:].decode(errors="replace").split()
     names = [os.path.basename(each) for each in words if "=" not in each and each[:1] != "-"]
     return next((each for each in names if each != "env"), "")
@@ -146,7 +146,7 @@ def _is_python_too(head: bytes) -> bool:
 
 
 def _check_characters(word: str, args: Sequence[str], before: Sequence[str]) -> None:
-    """Raise UsageError for what the shell, an editor or Windows has made of a word."""
+    """Raise UsageError for a word that the shell, an editor or Windows has changed."""
     check_returns(word, "the script ")
     plain, strange = _plain(word)
     rest = f"; type {typed(*before, *args)}" if args and os.path.exists(args[0]) else ""
@@ -169,14 +169,14 @@ def _check_characters(word: str, args: Sequence[str], before: Sequence[str]) -> 
 
 
 def of_flag(word: str) -> str:
-    """What is wrong with the characters of an unknown flag; "": nothing."""
+    """Return the error about strange characters in an unknown flag; "" where it has none."""
     check_returns(word, "")
     _, strange = _plain(word)
     return f"unknown flag {word}: it has {strange}; type {_mended(word)}" if strange else ""
 
 
 def _plain(word: str) -> tuple[str, str]:
-    """The word with a hyphen for each dash and a blank for each blank; and which were strange."""
+    """Return the word with plain hyphens and blanks, and the names of the strange characters."""
     text, strange = "", ""
     for each in word:
         kind = unicodedata.category(each)
@@ -191,7 +191,7 @@ def _plain(word: str) -> tuple[str, str]:
 
 
 def _mended(word: str) -> str:
-    """As it was meant: a long flag with two hyphens, of which an editor may have made one dash."""
+    """Return the flag as it was meant: an editor may have made one dash of two hyphens."""
     plain = _plain(word)[0].strip()
     name = plain.lstrip("-")
     if plain.startswith("-") and len(name.split("=")[0].split()[0] if name else "") > 1:
@@ -209,7 +209,7 @@ def check_returns(text: str, what: str) -> None:
 
 
 def check_variables(environ: Mapping[str, str]) -> None:
-    """Raise UsageError for a variable that a launch reads, and that ends in a carriage return."""
+    """Raise UsageError for a variable of a launch that ends in a carriage return."""
     for name, value in environ.items():
         if value.endswith("\r") and name.startswith(READ):
             raise errors.UsageError(
@@ -219,7 +219,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
 
 
 def of_interpreter(path: str, first: bytes) -> str:
-    """Of a program that has a carriage return in the name of its interpreter."""
+    """The error about a program with a carriage return in the name of its interpreter."""
     line = reading.excerpt(first.rstrip(b"\n").decode(errors="replace"))
     return (
         f"program {path!r} begins with {line}, which has {RETURNS}; type sed -i 's/\\r$//' "

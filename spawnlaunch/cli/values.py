@@ -1,6 +1,6 @@
-"""What the values of flags mean: a reader for each kind of value, and the records that they make.
+"""Read the values of flags: a reader for each kind of value, and the records that they make.
 
-A reader takes the text and raises ValueError, in whose message is what to type instead.
+A reader takes the text and raises ValueError; its message has the text to use instead.
 
     --bind auto (default)           a share of the cores next to the device, L3-aligned
     --bind exclusive                the same without regard to L3 groups
@@ -9,25 +9,25 @@ A reader takes the text and raises ValueError, in whose message is what to type 
     --bind core-complex             one L3 group
     --bind none                     no binding
     --bind 48-55:56-63              a list for each local rank
-    --bind 0xff,0xff00              a mask for each local rank, as srun --cpu-bind=mask_cpu takes it
+    --bind 0xff,0xff00              a mask for each local rank, as in srun --cpu-bind=mask_cpu
 
-`node`, `socket`, `exclusive` and `core-complex` mean what they mean to torchrun --numa-binding.
+`node`, `socket`, `exclusive` and `core-complex` have the meanings of torchrun --numa-binding.
 
     --tee 3                         both streams of all ranks
     --tee 0:3,11:1                  by local rank
     --tee r9:3                      by global rank
 
-The same as torchrun's value of --redirects and --tee, without its limits.
+--redirects has the same values as --tee; both accept more than torchrun's.
 """
 
 from __future__ import annotations
 
 from spawnlaunch.base import cpuset, reading, records
 
-ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
+ENDPOINT_PORT = 29400  # torchrun's default for --rdzv-endpoint
 MAX_PORT = 65535
 MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
-UNITS = {"s": 1, "m": 60, "h": 3600}  # of a time
+UNITS = {"s": 1, "m": 60, "h": 3600}  # seconds of each unit of time
 MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
 
 AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
@@ -41,34 +41,34 @@ MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
 
 STDOUT, STDERR = 1, 2
 
-# Words of --nproc for the devices of one vendor, as torch calls their kind.
+# Words of --nproc for the devices of one vendor: torch's names of their kinds.
 KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
-PET_NPROC = "PET_NPROC_PER_NODE"  # what torchrun reads in place of --nproc
+PET_NPROC = "PET_NPROC_PER_NODE"  # torchrun's variable for --nproc
 
 
 class HostPort(records.NamedTuple):
-    """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
+    """The HOST[:PORT] of --rdzv-endpoint; port 0 means any free port."""
 
     host: str
     port: int
 
 
 class NodeCount(records.NamedTuple):
-    """How many nodes work: N, or as many as come, from MIN to MAX."""
+    """The number of nodes that work: N, or as many as join, from MIN to MAX."""
 
     least: int
     most: int
 
 
 class Policy(records.NamedTuple):
-    """How to bind."""
+    """The policy by which ranks are bound."""
 
     name: str = AUTO
     lists: tuple[cpuset.CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
-    # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
+    # CPUs that no rank gets; FIRST_PER_L3: the first core of each L3 group
     reserve: cpuset.CpuSet | str = cpuset.EMPTY
     smt: bool = True  # False: one hardware thread of each core
-    threads: int | None = None  # physical cores for each rank; None: as many as there are
+    threads: int | None = None  # at most so many physical cores for each rank; None: no limit
 
 
 DEFAULT = Policy()
@@ -77,14 +77,14 @@ DEFAULT = Policy()
 class StreamsByRank(records.NamedTuple):
     """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each.
 
-    any() of it tells whether any stream of any rank is meant.
+    any() of it is True if at least one rank has a stream.
     """
 
     for_all: int = 0
     by_rank: tuple[tuple[str, int], ...] = ()  # ("9" or "r9", streams); the others have none
 
     def of(self, rank: int, local_rank: int) -> int:
-        """The streams of one rank.
+        """Return the streams of one rank.
 
         >>> streams("3").of(23, 7), streams("0:3,10:1").of(26, 10)
         (3, 1)
@@ -96,7 +96,7 @@ class StreamsByRank(records.NamedTuple):
 
 
 def nproc(text: str) -> int | str:
-    text = text.strip()  # as `wc -l` writes a number
+    text = text.strip()  # `wc -l` writes blanks before a number
     if text in ("auto", "gpu", "cpu") or text in KINDS:
         return text
     number = int(text) if reading.is_number(text) else 0
@@ -110,12 +110,12 @@ def nproc(text: str) -> int | str:
 
 
 def name(text: str) -> str | None:
-    """The name of a run or a directory; None for an empty word, as an unset variable gives."""
+    """Read the name of a run or a directory; None for an empty word, as of an unset variable."""
     return text or None
 
 
 def path(text: str) -> str:
-    """A file or a directory that is asked for: without it the launch would do less than it says."""
+    """Read a path. Raises ValueError for an empty word, with which the flag would do nothing."""
     if not text:
         raise ValueError("an empty word, as an unset variable gives; type a path, or leave it out")
     return text
@@ -141,7 +141,7 @@ def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS
 
 
 def nnodes(text: str) -> NodeCount:
-    """N, or torchrun's MIN:MAX.
+    """Read a number of nodes: N, or torchrun's MIN:MAX.
 
     >>> nnodes("4"), nnodes("2:4")
     (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
@@ -154,7 +154,8 @@ def nnodes(text: str) -> NodeCount:
 
 
 def host(text: str) -> str:
-    """
+    """Read the name or address of a host, without a port.
+
     >>> host("[::1]"), host(" node0 ")
     ('::1', 'node0')
     """
@@ -167,7 +168,7 @@ def host(text: str) -> str:
 
 
 def master(text: str) -> str:
-    """Likewise, where another flag has the port."""
+    """Read the host of --master-addr; the error for a port names --master-port."""
     name, number, wrong = address(text)
     if name and (wrong or number):
         wrong = wrong or f"{reading.excerpt(text)} has a port, which is another flag's"
@@ -178,7 +179,8 @@ def master(text: str) -> str:
 
 
 def endpoint(text: str) -> HostPort:
-    """
+    """Read the HOST[:PORT] of --rdzv-endpoint.
+
     >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
     (HostPort(host='node0', port=29500), HostPort(host='::1', port=29400), HostPort(host='localh...
     """
@@ -192,13 +194,14 @@ def endpoint(text: str) -> HostPort:
     return HostPort(name, port(number or str(ENDPOINT_PORT)))
 
 
-_NO_HOST = frozenset(" \t\r\n/@,;=?#&|\\\"'`$(){}<>*!^~[]")  # in no name, and in no address
+_NO_HOST = frozenset(" \t\r\n/@,;=?#&|\\\"'`$(){}<>*!^~[]")  # characters of no name or address
 
 
 def address(text: str) -> tuple[str, str, str]:
-    """The host and the port that a text names, and why it is neither HOST nor HOST:PORT.
+    """Split a text into host and port, and say why it is neither HOST nor HOST:PORT.
 
-    "": there is none. Both are what was meant, where the text has more, as an URL has.
+    Each is "" where there is none. Where the text has more, as an URL has, host and port are those
+    that were meant.
 
     >>> address("node0:29500"), address("::1")
     (('node0', '29500', ''), ('::1', '', ''))
@@ -228,7 +231,7 @@ def address(text: str) -> tuple[str, str, str]:
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether a text is an address of IPv6, with an interface behind it or without."""
+    """Whether a text is an IPv6 address, with an interface after it or without."""
     if ":" not in text:
         return False
     import _socket as socket
@@ -249,7 +252,7 @@ def backend(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """A time in seconds, with or without a fraction; 90s, 5m and 2h are 90, 300 and 7200."""
+    """Read a time in seconds, which may have a fraction; 90s, 5m and 2h are 90, 300 and 7200."""
     unit = UNITS.get(text[-1:], 0)
     number = text[:-1] if unit else text
     if reading.is_number(number.replace(".", "", 1), MAX_DIGITS_OF_TIME):
@@ -291,7 +294,7 @@ def bind(text: str) -> Policy:
 
 
 def _lists(text: str) -> list[str]:
-    """The lists between the colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
+    """Split lists at colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
     lists: list[str] = []
     for piece in text.split(":"):
         if lists and "/" in piece:
@@ -302,7 +305,7 @@ def _lists(text: str) -> list[str]:
 
 
 def reserve(text: str) -> cpuset.CpuSet | str:
-    """The CPUs of a list, or FIRST_PER_L3 as it is."""
+    """Read the CPUs of a list; FIRST_PER_L3 stays as it is."""
     try:
         return text if text == FIRST_PER_L3 else cpuset.parse(text)
     except ValueError as error:
@@ -310,12 +313,13 @@ def reserve(text: str) -> cpuset.CpuSet | str:
 
 
 def ranks(text: str) -> frozenset[int]:
-    """
+    """Read a list of ranks, in the notation of lists of CPUs.
+
     >>> sorted(ranks("0,4-6"))
     [0, 4, 5, 6]
     """
     try:
-        return cpuset.parse(text)  # the same notation
+        return cpuset.parse(text)  # ranks have the same notation as CPUs
     except ValueError:
         raise ValueError(
             f"{reading.excerpt(text)} is no list of ranks; type numbers: 0,4-7"
@@ -323,7 +327,8 @@ def ranks(text: str) -> frozenset[int]:
 
 
 def statuses(text: str) -> frozenset[int]:
-    """
+    """Read exit statuses separated by commas.
+
     >>> sorted(statuses("2,75"))
     [2, 75]
     """

@@ -1,7 +1,7 @@
-"""The times at which something is due, for any number of keys: none is looked for among all.
+"""Deadlines for any number of keys, without a search through all of them.
 
-Most deadlines are put off again and again, as that of a launcher that beats. That costs a look-up:
-an entry keeps its place in the heap until this time comes, and is then put where it belongs.
+Most deadlines are postponed again and again, as that of a launcher with each beat. That costs one
+look-up: an entry keeps its place in the heap until its old time comes, and is then placed again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Deadlines:
-    """One time for each key. No call takes longer than the logarithm of their number, on average.
+    """A deadline for each key; a call takes logarithmic time in their number, on average.
 
-    Times are of any one clock, in seconds.
+    Times are in seconds, of any one clock.
     """
 
     def __init__(self) -> None:
-        self._times: dict[Any, tuple[float, float]] = {}  # and its place in the heap
+        self._times: dict[Any, tuple[float, float]] = {}  # key -> deadline, and place in the heap
         self._heap: list[tuple[float, int, Any]] = []
         self._count = 0  # so that keys are never compared
 
@@ -37,7 +37,7 @@ class Deadlines:
         return key in self._times
 
     def set(self, key: Any, when: float) -> None:
-        """It is due then, whatever was set before."""
+        """Set the deadline of a key, in place of an earlier one."""
         _, placed = self._times.get(key, (inf, inf))
         if when < placed:
             self._put(key, when)
@@ -45,11 +45,11 @@ class Deadlines:
             self._times[key] = when, placed
 
     def drop(self, key: Any) -> None:
-        """It is not due any more, if it was."""
+        """Remove the deadline of a key, if it has one."""
         self._times.pop(key, None)
 
     def first(self) -> tuple[float, Any]:
-        """When the next is due, and its key; (inf, None): there is none."""
+        """The earliest deadline and its key; (inf, None) where there is none."""
         while self._heap:
             placed, _, key = self._heap[0]
             when, its_place = self._times.get(key, (inf, -inf))
@@ -61,14 +61,14 @@ class Deadlines:
         return inf, None
 
     def due(self, now: float) -> list[Any]:
-        """The keys whose time has come, the earliest first; they are due no more."""
+        """Remove and return the keys with deadlines up to `now`, the earliest first."""
         due = []
         while self.first()[0] <= now:
             due.append(self.pop())
         return due
 
     def pop(self) -> Any:
-        """The first key, of at least one; it is due no more."""
+        """Remove and return the key with the earliest deadline; there must be one."""
         self.first()
         _, _, key = heapq.heappop(self._heap)
         del self._times[key]
@@ -81,9 +81,9 @@ class Deadlines:
 
 
 class Alarms:
-    """An event loop for many connections: of their alarms it has one, that which is the next.
+    """An event loop for many connections, which sets one alarm of the real loop: the next one.
 
-    They are of `machine.running_s`, as those of the loop itself.
+    Times are of `machine.running_s`, as those of the loop itself.
     """
 
     def __init__(self, loop: EventLoop) -> None:
@@ -94,9 +94,9 @@ class Alarms:
         self,
         call: Callable[[], None],
         after_s: float | None,
-        always: bool = False,  # noqa: ARG002 - no connection says so
+        always: bool = False,  # noqa: ARG002 - no connection sets it
     ) -> None:
-        """See run.events.Loop."""
+        """Set or remove an alarm, as base.events.Loop does."""
         if after_s is None:
             self._deadlines.drop(call)
         else:
@@ -104,7 +104,7 @@ class Alarms:
         self._set()
 
     def end(self) -> None:
-        """None is called any more."""
+        """Remove all alarms."""
         self._deadlines = Deadlines()
         self._set()
 
@@ -114,6 +114,6 @@ class Alarms:
 
     def _ring(self) -> None:
         now = machine.running_s()
-        while self._deadlines.first()[0] <= now:  # one may take another back
+        while self._deadlines.first()[0] <= now:  # one call may remove another alarm
             self._deadlines.pop()()
         self._set()

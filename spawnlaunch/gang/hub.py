@@ -1,6 +1,6 @@
-"""The hub: decides for the launchers of all nodes. What happens to it, and what it learns by that.
+"""The hub, which decides for the launchers of all nodes: its events.
 
-`phases` has what it knows, and draws the conclusions.
+Its base `phases` has its state and its decisions.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 CERTAIN_S = 0.5  # the kernel closes a guard's connection before it kills its workers
-RETURN_S = 3.0  # for a launcher that has closed its connection to come again, if it lives
+RETURN_S = 3.0  # in which a launcher that has closed its connection connects again, if it lives
 
 
 class Hub(phases.Phases):
-    """One per gang, on the endpoint's node."""
+    """The hub of a gang, on the endpoint's node; each gang has one."""
 
     def _follow(self, rule: Callable[[], None]) -> None:
         rule()
-        for conn in self.nodes.dead.due(self.now):  # though the kernel there still answers
+        for conn in self.nodes.dead.due(self.now):  # even if the kernel there still answers
             host = self.nodes[conn].hello.host
             self.net.tell(f"{host} has not answered for a minute, so it counts as lost")
             self.net.dismiss(conn)
@@ -33,22 +33,25 @@ class Hub(phases.Phases):
 
     @event
     def end_unmet(self, cause: failures.Cause) -> None:
-        """The launcher of this hub cannot take part: tell all who come."""
+        """End the launch as this hub's own launcher cannot take part, and tell all launchers."""
         self.phase, self.cause, self.status = phases.ENDED, cause, cause.status()
         self.late, self._until = self.settings.total - 1, self.now + phases.NEAR_S
 
-    # Launchers come and go
+    # Launchers connect and disconnect
 
     @event
     def came(self, conn: int, hello: messages.Hello, addr: str, is_local: bool = False) -> None:
-        """Somebody has said hello, on a new connection, from this address."""
+        """Handle a launcher's Hello on a new connection: let the launcher in, or refuse it.
+
+        `addr` is the address that the launcher connected from.
+        """
         addr = hello.addr or addr
         alike = {**self.nodes.of(("who", hello.who)), **self.nodes.of(("host", hello.host))}
         for other, node in alike.items():
-            if _is_later_self(hello, addr, node):  # the end of its connection is still to come
+            if _is_later_self(hello, addr, node):  # the old connection has not ended yet
                 self.net.dismiss(other)
                 self._lose(other, is_certain=True)
-        # who comes after the end hears of it, whatever it is
+        # After the end every launcher is told of it, even one that would be refused.
         cause = None if self.phase == phases.ENDED else self._unfit(hello, addr)
         if cause:
             self.net.say(conn, messages.Refused(cause.words))
@@ -58,7 +61,7 @@ class Hub(phases.Phases):
             self._let_in(conn, roster.Peer(hello, addr, is_local, self.now, self._arrivals))
 
     def _unfit(self, hello: messages.Hello, addr: str) -> failures.Cause | None:
-        """Why a launcher is none of these, as it says itself, or as its flags do."""
+        """Return why a launcher cannot be a member, by its own message or its flags; else None."""
         if hello.status:
             return failures.Cause("unable", hello.host, code=hello.status, words=hello.words)
         settings = self.settings
@@ -70,22 +73,23 @@ class Hub(phases.Phases):
         return failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why)
 
     def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
-        """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""
+        """Whether `node` may be this launcher before a restart: its workers may die slowly."""
         is_there = (node.hello.host, node.addr) == (hello.host, addr)
         have_workers = self.phase in (phases.RUNNING, phases.STOPPING)
         return is_there and have_workers and self.settings.return_s > 0
 
     def _count_out(self, hello: messages.Hello, cause: failures.Cause) -> None:
-        """Wait no longer for a launcher that is waited for, unless something starts it again.
+        """Stop waiting for a launcher that cannot be a member, unless it is started again.
 
-        One whose place is taken may have been started twice; it ends nothing.
+        A launcher with a node rank that another one has may have been started twice: its refusal
+        ends nothing.
         """
         is_awaited = roster.is_awaited(hello, self.nodes, self._expected, self.settings.total)
         is_final = is_awaited and not (hello.again or self._may_return())
         if is_final and self.phase != phases.RUNNING:
             self._miss(hello, cause, self.now)
             if self._is_impossible():
-                return  # the end tells it
+                return  # the line at the launch's end says so
         then = "nobody waits for it, as another one has its place"
         if is_awaited:
             then = "waiting for it, as it is started again"
@@ -102,7 +106,7 @@ class Hub(phases.Phases):
             self._away.set(hello.who, since)
 
     def _not_missing(self, hello: messages.Hello) -> None:
-        """Neither this launcher, nor one with the same place."""
+        """Remove this launcher, and one with the same node rank, from those that will not come."""
         for who in (hello.who, self._missing_ranks.get(hello.rank, "") if hello.rank >= 0 else ""):
             self.missing.pop(who, None)
             self._away.drop(who)
@@ -131,9 +135,9 @@ class Hub(phases.Phases):
             self._signalled(conn, messages.Signalled(hello.leaving))
 
     def _learn(self, conn: int, node: roster.Peer) -> None:
-        """What a newcomer knows of epochs that a hub before this one has begun.
+        """Take over the epoch and restart counters from a member of an earlier hub.
 
-        One that has lost another hub may not know all that this has begun.
+        A member that lost the earlier hub may not know all epochs that the hub has begun.
         """
         hello = node.hello
         if self.epoch == 0 and hello.epoch > self.floor:
@@ -148,19 +152,22 @@ class Hub(phases.Phases):
 
     @event
     def gone(self, conn: int, is_certain: bool) -> None:
-        """A connection has ended. Certain: the other end closed it, so that nothing runs there."""
+        """Handle the end of a connection.
+
+        `is_certain`: the other end closed it, so that no worker runs there.
+        """
         if conn in self.nodes:
             self._lose(conn, is_certain)
 
     def _lose(self, conn: int, is_certain: bool) -> None:
-        """A member is lost, and with it its workers; but not those that had ended well."""
+        """Remove a lost member; if its workers ran, fence its host and stop the epoch."""
         node = self.nodes.remove(conn)
         self._holes.append(node)
         hello, cause = node.hello, failures.Cause("lost", node.hello.host)
         if self.phase == phases.JOINING:
             if is_certain and not (hello.again or self._may_return() or node.leaving):
                 self._miss(hello, cause, self.now + RETURN_S)
-            if node.rank >= 0:  # it is waited for as well
+            if node.rank >= 0:  # the hub waits for this one too
                 self._lose_more()
         if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
@@ -172,15 +179,15 @@ class Hub(phases.Phases):
         if self.phase == phases.RUNNING:
             self._stop(cause)
 
-    # What members say
+    # Messages of members
 
     @event
     def heard(self, conn: int, message: messages.ToHub) -> None:
-        """A member has said something."""
+        """Handle a member's message."""
         node = self.nodes.get(conn)
         if node is None:
             return
-        if self.is_mute(node):  # both ways of its connection have to be whole again
+        if self.is_mute(node):  # its connection may still be cut in one direction
             self.nodes.unsure.set(conn, self.now + self.settings.lost_after_s)
         self.nodes.hear(conn, self.now)
         match message:
@@ -191,16 +198,16 @@ class Hub(phases.Phases):
             case messages.Hello():
                 pass
             case _:
-                # What is said of workers counts for those that run, or stop.
+                # Messages about workers count only while this epoch's workers run or stop.
                 if message.epoch == self.epoch and node.state != roster.IDLE:
                     self._of_workers(conn, message)
 
     def _signalled(self, conn: int, signalled: messages.Signalled) -> None:
-        """A launcher was told to end; a second time it does not want to wait, nor do the others."""
+        """Handle a launcher's signal to end; after a second one no node waits for the grace."""
         node, number = self.nodes[conn], signalled.number
         self.nodes.change(conn, leaving=node.leaving or number)
         cause = failures.Cause("signal", node.hello.host, code=-number)
-        # Else a spare leaves.
+        # A signal to a spare stops nothing: only the spare leaves.
         if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.local):
             self._stop(cause)
         if signalled.again and self.phase == phases.STOPPING and not self._is_hurried:
@@ -230,7 +237,7 @@ class Hub(phases.Phases):
         hello = node.hello._replace(port=idle.port)
         self.nodes.change(conn, state=roster.IDLE, hello=hello)
         self.outcomes += idle.outcomes
-        if self.phase == phases.RUNNING:  # nobody has told it to
+        if self.phase == phases.RUNNING:  # the workers ended without a Stop
             self._stop(failures.Cause("lost", node.hello.host))
 
     def _failed(self, node: roster.Peer, failed: messages.Failed) -> None:
@@ -242,7 +249,7 @@ class Hub(phases.Phases):
 
 
 def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
-    """Whether this is a launcher that we know, or one of the same machine, started again."""
+    """Whether a Hello comes from a known launcher, or from its successor after a reboot."""
     old = node.hello
     if old.who == hello.who:
         return True
@@ -251,9 +258,10 @@ def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
 
 
 def _ends(node: roster.Peer, fence: phases.Fence) -> bool:
-    """A hello says that nothing of before runs: of this launcher, or on this machine.
+    """Whether a Hello proves that the fenced launcher's workers have ended.
 
-    Several may have one name, as "localhost".
+    It does if it comes from the same launcher, or from the same machine after a reboot. Host names
+    alone prove nothing: several machines may be "localhost".
     """
     hello, is_there = node.hello, (node.hello.host, node.addr) == (fence.host, fence.addr)
     return hello.who == fence.who or (is_there and hello.boot != fence.boot)

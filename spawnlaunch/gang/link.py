@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.stream import EventLoop
     from spawnlaunch.world.gathering import Gathering
 
-CONNECT_S = 5.0  # for a connection to be there, and for the handshake; twice as long the next time
-LONG_S = 20.0  # the same, at most: a hub that thousands have found at once is busy
-HURRY_S = 4.5  # for name servers to answer, once the launcher was told to end
+CONNECT_S = 5.0  # for connection and handshake; each further attempt has twice as long
+LONG_S = 20.0  # the most that an attempt has: a hub to which thousands connect at once is busy
+HURRY_S = 4.5  # for name servers to answer, after the launcher got a signal to end
 
 
 class Endpoint(records.NamedTuple):
-    """Where the hub listens, and the secret that both ends must know.
+    """The address where the hub listens, and the secret that both ends must know.
 
-    A port that was computed may be in use by another program. So the hub takes the first free one
-    of `ports`, and members try them all: the handshake tells which is the hub's.
+    Another program may use a computed port. So the hub takes the first free one of `ports` ports,
+    and members try them all: the handshake shows which is the hub's.
     """
 
     host: str
@@ -46,10 +46,10 @@ class Endpoint(records.NamedTuple):
     ports: int = 1
 
     def own_addresses(self) -> list[lookup.Found]:
-        """Where the hub listens, asked by its own machine. Raises OSError.
+        """Look up the addresses for the hub to listen on, on its own machine. Raises OSError.
 
-        The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
-        has its own.
+        DNS may not know the name of a pod that has just started; the pod's /etc/hosts has its host
+        name.
         """
         return lookup.find((self.host, machine.uname().nodename), self.port)
 
@@ -61,13 +61,13 @@ def endpoint_of(
     environ: Mapping[str, str],
     lost_after_s: float,
 ) -> Endpoint:
-    """Where a launch meets. Raises UsageError where there is a token that cannot be used."""
+    """Return the endpoint of a launch. Raises UsageError where its token cannot be used."""
     secret = secret_of(token.find(request.token_file, environ), run)
     return Endpoint(gathering.host, gathering.port, run, secret, lost_after_s, gathering.ports)
 
 
 class Link:
-    """Connects when it is told to, and tells the member what becomes of it."""
+    """A member's connection to the hub; it reports to the member when it is made, fails or ends."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class Link:
         launcher: Launcher,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """A launcher's part in a gang; its member is to `begin` when workers can be started.
+        """Make the member of a launcher; call its `begin` when workers can be started.
 
-        The launcher does what it is told to, and tells the member what becomes of its workers and
-        of itself. So the gang knows nothing of processes. `join_s` is of this clock.
+        The launcher does what the member asks, and reports to it what happens to its workers and
+        to itself. So the gang knows nothing of processes. `join_s` is in seconds of `clock`.
         """
         boot = hello.boot or (reading.file_text("/proc/sys/kernel/random/boot_id") or "").strip()
         self.member = Member(
@@ -91,19 +91,19 @@ class Link:
         )  # fmt: skip
         self._loop, self._endpoint = loop, endpoint
         self._stream: Connection | None = None
-        self._connecting: list[socket.socket] = []  # one, while it lasts
-        self._lookup: lookup.Lookup | None = None  # while it lasts
+        self._connecting: list[socket.socket] = []  # the one socket that is being connected
+        self._lookup: lookup.Lookup | None = None  # the look-up that is under way
         self._patience_s = CONNECT_S
-        self._until: float | None = None  # name servers are waited for
+        self._until: float | None = None  # when to stop waiting for name servers
         self._is_linked = False
         self._error = OSError()  # of the last attempt
-        # Addresses, each with its ports: the first is tried; and whether one before has refused us.
+        # Addresses still to try, the first being tried; and whether a host refused a connection.
         self._ways, self._is_nobody = [], False  # type: tuple[list[lookup.Found], bool]
 
     def connect(self) -> None:
-        """Look up the endpoint, whose addresses may be others now, and connect to one of them.
+        """Look up the endpoint, as its addresses may have changed, and connect to one of them.
 
-        A name may have several, one of them of a network that the hub does not listen on.
+        A name may have several addresses, some in a network where the hub does not listen.
         """
         self.drop()
         endpoint, port = self._endpoint, self._endpoint.port
@@ -123,7 +123,7 @@ class Link:
             self._try(found)
 
     def hurry(self) -> None:
-        """The launcher was told to end: tell the hub if its address comes soon."""
+        """Limit the look-up to HURRY_S, as the launcher got a signal, which the hub should hear."""
         self._until = self._until or machine.monotonic() + HURRY_S
         if self._lookup:
             self._loop.alarm(self._too_late, self._left_s())
@@ -144,7 +144,7 @@ class Link:
             self._try(found)
 
     def _none(self, error: OSError) -> None:
-        """Say it later: whoever wants a connection does not expect an answer at once."""
+        """Report this error from the event loop: callers of `connect` expect no event at once."""
         self._error = error.with_traceback(None)
         self._loop.alarm(self._not_found, 0.0)
 
@@ -174,14 +174,14 @@ class Link:
             self._stream.say(message)
 
     def close(self) -> None:
-        """End the connection once all is said; nothing of it is heard any more."""
+        """End the connection once all messages are sent; incoming messages are ignored."""
         stream, self._stream, self._is_linked = self._stream, None, False
         if stream:
             stream.close()
         self._stop_connecting()
 
     def drop(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         stream, self._stream, self._is_linked = self._stream, None, False
         if stream:
             stream.drop()
@@ -210,9 +210,10 @@ class Link:
         self._fail("no answer", is_there, is_mute=True)
 
     def _fail(self, why: str, is_there: bool, is_mute: bool = False) -> None:
-        """Try the next port of a host that answers, or the next address; at last say why.
+        """Try the host's next port if it answers, or the next address; else report the failure.
 
-        One that is mute may be busy, or frozen. One to which no way leads tells nothing.
+        A host that does not answer may be busy or frozen, and one without a route may run a hub:
+        neither proves that there is no hub.
         """
         self._is_nobody = not is_mute and (is_there or self._is_nobody)
         tried, left = self._ways[:1], self._ways[1:]
@@ -227,7 +228,8 @@ class Link:
         sock = self._connecting.pop()
         self._loop.forget(sock.fileno())
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        is_itself = not code and sock.getsockname() == sock.getpeername()  # of an ephemeral port
+        # A socket can connect to itself, where the port is an ephemeral one.
+        is_itself = not code and sock.getsockname() == sock.getpeername()
         if code or is_itself:
             self._loop.alarm(self._too_late, None)
             sock.close()
@@ -250,7 +252,7 @@ class Link:
 
     def _ended(self, end: Ended) -> None:
         self._loop.alarm(self._too_late, None)
-        if self._stream and str(end) == OTHER_TOKEN:  # the hub shall know why this one goes
+        if self._stream and str(end) == OTHER_TOKEN:  # so that the hub's lines say why
             self._stream.refuse(OTHER_TOKEN)
         was_linked, self._stream, self._is_linked = self._is_linked, None, False
         is_others = self._endpoint.ports > 1 and str(end) == OTHER_RUN

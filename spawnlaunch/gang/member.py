@@ -1,16 +1,16 @@
-"""A member: one node's launcher, as far as the gang goes.
+"""A member: the part of one node's launcher in the gang.
 
     SEEKING   it has no hub: connects to the endpoint, again and again
-    GREETING  it has said hello
+    GREETING  it has sent its Hello
     JOINED    it is ready for workers
     RUNNING   its workers run
-    DONE      its workers have all ended with 0; others' may run
-    STOPPING  its workers were told to end
-    FENCED    the hub is lost: its workers were told to end, lest the hub begin without it
+    DONE      its workers have all ended with 0; those of other nodes may run
+    STOPPING  its workers are being ended
+    FENCED    the hub is lost: its workers are being ended, as the hub may begin an epoch without it
     ENDED     it has its exit status
 
-The link to the hub and the launcher tell it what happens, and it calls them. A link is closed only
-when no workers run: so its end is a certain sign of that for the hub.
+The link to the hub and the launcher call it with events, and it calls them. It closes the link only
+when no workers run: so the link's end proves to the hub that none do.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
     class Launcher(Protocol):
-        """What a launcher does for the gang."""
+        """The actions of a launcher that its member calls."""
 
         def launch(self, start: messages.Start) -> None:
-            """Start the workers."""
+            """Start the workers of an epoch."""
 
         def halt(self, cause: failures.Cause, grace_s: float) -> None:
-            """End them: SIGTERM, and SIGKILL after the grace. It ends with `workers_ended`."""
+            """End the workers: SIGTERM, and SIGKILL after the grace; then call `workers_ended`."""
 
         def show_stacks(self) -> None:
-            """Show where they are. It ends with `stacks_shown`."""
+            """Show the workers' stacks; then call `stacks_shown`."""
 
         def tell(self, line: str) -> None:
-            """Tell the user, where the hub is not here and does."""
+            """Print a line, unless the hub of this node prints it."""
 
         def await_hub(self, limit_s: float) -> None:
-            """The hub is lost, and has so many seconds to come back."""
+            """Report that the hub is lost, and has `limit_s` seconds to come back."""
 
         def exit(self, status: int, cause: failures.Cause | None) -> None:
-            """End."""
+            """End the launcher with this status."""
 
 
 SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
 DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
 
 NEVER = float("inf")
-WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
-SOON_S, RARELY_S = 0.05, 1.0  # until the next attempt to connect: first, at most
+WORD_S = 5.0  # in which a launcher tries to tell the hub of its signal, before it ends
+SOON_S, RARELY_S = 0.05, 1.0  # between attempts to connect: at first, at most
 
 
 class Member(rules.Rules):
-    """A launcher, as far as decisions go."""
+    """The decisions of one node's launcher in a gang."""
 
     def __init__(
         self,
@@ -76,22 +76,22 @@ class Member(rules.Rules):
         wake: Callable[[float | None], None],
         place: str = "",
     ) -> None:
-        """`join_s` is for the first hub to be found; `place` is where it is, in words."""
+        """Set up a member. `join_s`: seconds to find the first hub; `place`: its place in words."""
         super().__init__(clock, wake)
-        self.hello = hello  # as it would be said now
+        self.hello = hello  # the Hello of the next connection
         self._join_s, self.link, self.launcher, self._place = join_s, link, launcher, place
         self.state = SEEKING
-        self._rules = messages.Welcome()  # of the hub
+        self._rules = messages.Welcome()  # the hub's settings
         self.since = NEVER  # when it began to seek
         self._retry = NEVER  # when to connect next, if it is not connecting
-        self._wait_s, self._why = SOON_S, ""  # of the last attempt: why it found no hub
-        self.heard_at = 0.0  # when, last
-        self._beat, self._number = 0.0, 0  # the last one that was sent: when, and which
-        self._trip_s = 0.0  # the least round trip
-        self.leaving = 0  # the signal that it got
-        self._left = 0.0  # when, or when it had a hub to tell
+        self._wait_s, self._why = SOON_S, ""  # before the next attempt; why the last one failed
+        self.heard_at = 0.0  # when the hub's last message came
+        self._beat, self._number = 0.0, 0  # time and number of the last beat that was sent
+        self._trip_s = 0.0  # the shortest round trip
+        self.leaving = 0  # the signal that the launcher got
+        self._left = 0.0  # when it got that signal, or last connected to a hub or lost one
         self.cause: failures.Cause | None = None
-        self._end: messages.End | None = None  # told while workers ran
+        self._end: messages.End | None = None  # came while workers ran
         self._is_silent = False
         self._outcomes: tuple[tuple[int, int], ...] = ()  # of workers that have ended with 0
 
@@ -122,7 +122,7 @@ class Member(rules.Rules):
         self.launcher.exit(status, cause)
 
     def _leave(self) -> None:
-        """End by the signal that this launcher got."""
+        """End with the status of the signal that this launcher got."""
         self._exit(
             128 + self.leaving, failures.Cause("signal", self.hello.host, code=-self.leaving)
         )
@@ -135,38 +135,38 @@ class Member(rules.Rules):
 
     @rules.event
     def begin(self) -> None:
-        """The launcher is ready for workers."""
+        """Begin to seek the hub, as the launcher is ready for workers."""
         self._seek()
 
     @rules.event
     def linked(self) -> None:
-        """The connection to the hub is there, and both ends have proved what they are."""
+        """Send the Hello on a new connection, on which both ends have proved themselves."""
         self.link.say(self.hello)
         self.state = GREETING
         self.heard_at = self._beat = self._left = self.now
 
     @rules.event
     def unlinked(self, why: str = "", is_final: bool = False, is_nobody: bool = False) -> None:
-        """There is no connection, or it has ended.
+        """Handle a connection that has failed or ended.
 
-        Final: of another token or version, so that to try again is no use. Nobody: the hub's
-        machine answers, and no hub is there.
+        `is_final`: the other end has another token or version, so that a further attempt is
+        useless. `is_nobody`: the hub's machine answers, and no hub runs there.
         """
         self._why = why and f" ({why})"
         if is_final:
             self._exit(errors.WRONG_USE, failures.Cause("refused", words=why))
         elif self.state == SEEKING:
             self._not_found(is_nobody)
-        elif self.state == GREETING:  # a hub that goes as it is reached, or that has refused us
+        elif self.state == GREETING:  # the hub is just ending, or has refused this member
             self.state, self._retry = SEEKING, self.now + RARELY_S
         elif self.state != FENCED:
             self._fence()
 
     def _not_found(self, is_nobody: bool) -> None:
         may_return = self._rules.return_s > 0 if self.hello.epoch else self._rules.returns
-        if self.leaving and self.now >= self._left + WORD_S:  # there is nobody to tell
+        if self.leaving and self.now >= self._left + WORD_S:  # there is no hub to tell
             self._leave()
-        elif is_nobody and self.cause and not may_return:  # it has ended
+        elif is_nobody and self.cause and not may_return:  # the hub has ended
             self._exit(failures.LOST, self.cause)
         else:
             self._retry = self.now + self._wait_s
@@ -182,12 +182,12 @@ class Member(rules.Rules):
 
     @property
     def _seeks_s(self) -> float:
-        """How long it seeks the hub: the first, or one that has begun epochs, and was lost."""
+        """The seconds that it seeks the hub: its first one, or one that was lost after an epoch."""
         return self._rules.return_s if self.hello.epoch else self._join_s
 
     def _seek_on(self) -> None:
-        """Give up, or connect, if it is time to."""
-        if self.now >= self.since + self._seeks_s:  # one that is frozen takes connections as well
+        """Give up seeking, or connect, if the time for that has come."""
+        if self.now >= self.since + self._seeks_s:  # in GREETING too: a frozen hub accepts
             self._exit(failures.LOST, self._why_no_hub())
         elif self.leaving and self.state == GREETING and self.now >= self._left + WORD_S:
             self._leave()
@@ -208,7 +208,7 @@ class Member(rules.Rules):
             self.link.say(messages.Beat(self._number))
 
     def _fence(self) -> None:
-        """The hub is lost: end the workers, for it may begin an epoch without this node."""
+        """End the workers after the hub is lost, as it may begin an epoch without this node."""
         before, self.state = self.state, FENCED
         self.cause = failures.Cause("lost", words="the hub")
         if before == RUNNING:
@@ -220,7 +220,7 @@ class Member(rules.Rules):
             self._be_alone()
 
     def _be_alone(self) -> None:
-        """There are neither a hub nor workers: end, or seek the hub again.
+        """End or seek the hub again, when there are neither a hub nor workers.
 
         Before the first epoch a hub that is out of reach may wait for this launcher.
         """
@@ -236,13 +236,13 @@ class Member(rules.Rules):
             self._left = self.now
             self._seek()
 
-    # What the hub says
+    # Messages of the hub
 
     @rules.event
     def heard(self, message: messages.ToMember) -> None:
-        """The hub has said something."""
+        """Handle a message of the hub."""
         self.heard_at = self.now
-        if self.state not in (SEEKING, FENCED):  # then it is of a world that is over here
+        if self.state not in (SEEKING, FENCED):  # there it is about an epoch that is over here
             self._OF[type(message)](self, message)
 
     def _of_beat(self, beat: messages.Beat) -> None:
@@ -253,7 +253,7 @@ class Member(rules.Rules):
         if self.state == GREETING:
             if welcome.differs:
                 self.launcher.tell(differing("this node", welcome.differs))
-            self._trip_s = self.now - self._beat  # since the hello
+            self._trip_s = self.now - self._beat  # since the Hello
             self.state, self.cause = JOINED, None
             self._rules, self._join_s = welcome, welcome.join_s
 
@@ -266,7 +266,7 @@ class Member(rules.Rules):
             self._exit(errors.WRONG_USE, failures.Cause("refused", words=refused.why))
 
     def _of_start(self, start: messages.Start) -> None:
-        """An epoch is begun once, and only if it is later than all that were seen."""
+        """Start the workers of an epoch, if it is later than all epochs before."""
         if self.state == JOINED and start.epoch > self.hello.epoch:
             self.hello = self.hello._replace(
                 epoch=start.epoch, nodes=start.nnodes, last=start.node_rank, total=start.total,
@@ -312,11 +312,11 @@ class Member(rules.Rules):
         messages.End: _of_end,
     }
 
-    # What happens on this node
+    # Events on this node
 
     @rules.event
     def told(self, number: int) -> None:
-        """This launcher has got a signal that means to end the job. The hub decides for all."""
+        """Handle a signal to this launcher that ends the launch; the hub decides for all nodes."""
         self.link.hurry()
         is_again, self.leaving = self.leaving > 0, self.leaving or number
         cause = failures.Cause("signal", self.hello.host, code=-number)
@@ -330,7 +330,7 @@ class Member(rules.Rules):
             self.launcher.halt(cause, 0.0)
 
     def _told_early(self, is_again: bool) -> None:
-        """Tell the hub, if it is there: or all would wait for this launcher."""
+        """Tell a hub that can be reached of the signal, as all nodes would wait for this one."""
         self._left, self.hello = self.now, self.hello._replace(leaving=self.leaving)
         if is_again:
             self._leave()
@@ -341,12 +341,12 @@ class Member(rules.Rules):
 
     @rules.event
     def worker_failed(self, failed: messages.Failed) -> None:
-        """A worker of the epoch has failed by itself; the others are being ended."""
+        """Report a worker that has failed by itself; the launcher is ending the others."""
         if self.state not in (RUNNING, STOPPING):
             return
         way_s, early_s = self._trip_s / 2, failed.early_s
         if failed.cause.code in failures.CRASHES:
-            # It dies slowly, and who has stopped it is a way off.
+            # A crash takes time, and the launcher that learns of it is half a round trip away.
             early_s += way_s
         self.link.say(failed._replace(age_s=failed.age_s + way_s, early_s=early_s))
         self.state = STOPPING
@@ -355,9 +355,9 @@ class Member(rules.Rules):
     def workers_ended(
         self, is_well: bool, port: int = 0, outcomes: tuple[tuple[int, int], ...] = ()
     ) -> None:
-        """No worker runs any more, and the launcher is ready for others; it holds a free port.
+        """Handle the end of all workers: the launcher holds a free port, and is ready for others.
 
-        Well: all have ended with 0, and nobody had told them to end.
+        `is_well`: all have ended with 0, and no launcher or user ended them.
         """
         epoch, self.hello = self.hello.epoch, self.hello._replace(port=port)
         if self.state == FENCED:
@@ -373,7 +373,7 @@ class Member(rules.Rules):
 
     @rules.event
     def quiet(self, is_so: bool) -> None:
-        """No worker has said anything for long; or one has again."""
+        """Report to the hub that all workers are silent, or that one writes again."""
         if self.state == RUNNING and is_so != self._is_silent:
             self._is_silent = is_so
             epoch = self.hello.epoch
@@ -383,6 +383,6 @@ class Member(rules.Rules):
     def stacks_shown(
         self, where: tuple[messages.Where, ...] = (), reached: tuple[messages.Reached, ...] = ()
     ) -> None:
-        """The stacks of all workers were shown."""
+        """Report to the hub that the stacks of all workers were shown, and what they show."""
         if self.state == RUNNING:
             self.link.say(messages.Stacked(self.hello.epoch, where, reached))

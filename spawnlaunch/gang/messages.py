@@ -1,8 +1,8 @@
-"""What launchers say to each other, and one table to write it as JSON and to read it again.
+"""The messages between launchers, and one table to write them as JSON and to read them.
 
-A record is written as an object of its fields, with its kind under "is". What is read is checked
-against the annotations. Unknown fields are ignored, missing ones have their default: so a field can
-be added without a new VERSION.
+A record is written as an object of its fields, with its kind under "is". The reader checks each
+field against its annotation. It ignores unknown fields, and missing ones have their default: so a
+field can be added without a new VERSION.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MOST_ITEMS = 65536  # of any list
 MOST_NAME = 255  # characters of a host's name (hostname(7)), or of a launch's
 MOST_COUNT = 10**9  # of anything that a launch counts: restarts, epochs, ranks, seconds
 
-# What a number stands for, and so what it may be, as those of failures: CHECKS has the bounds.
+# Names of numbers by meaning, as those in failures: CHECKS has the bounds of each.
 Port = int
 Signal = int  # 0: none
 
 
 class Malformed(ValueError):
-    """What was read is no message."""
+    """The text or object that was read is no message."""
 
 
 # Parts of messages
 
 
 class Where(NamedTuple):
-    """Where ranks are: what follows on the name of one, and on the names of several."""
+    """The place of some ranks: the words after the name of one rank, and after several names."""
 
     one: str
     several: str
@@ -49,43 +49,43 @@ class Reached(NamedTuple):
     group: str
     number: Count  # in its group, from 1; 0: none
     name: str
-    what: str  # type and shape of its tensors, where these must be alike
+    what: str  # type and shape of its tensors, where all ranks must have the same
     place: str  # the user's own line
-    age_s: Seconds  # since the first of them has entered it
+    age_s: Seconds  # since the first of these ranks entered it
     ranks: tuple[tuple[Rank, Rank], ...]
-    is_over: bool  # for them: they wait for nobody there
+    is_over: bool  # it has completed for these ranks, which wait for no other in it
 
 
 # From a member to the hub
 
 
 class Hello(NamedTuple):
-    """A launcher is ready for workers: preloads are imported, old workers gone, a port is held."""
+    """A launcher is ready for workers: preloads imported, old workers ended, a port held."""
 
     version: int
     host: Name
-    who: Name  # of this launcher alone, and of all its connections
+    who: Name  # a name of this launcher alone, the same on all its connections
     nproc: int
-    boot: Name = ""  # of the machine
-    rank: Rank = -1  # node rank, where one was given
+    boot: Name = ""  # the machine's boot_id
+    rank: Rank = -1  # node rank, where the user or the manager gave one
     port: Port = 0  # free, and held for MASTER_PORT
-    addr: Name = ""  # of this node for others, where one was given
+    addr: Name = ""  # this node's address for others, where the user gave one
     epoch: Count = 0  # the highest that it has seen
-    nodes: Count = 0  # how many nodes that had
-    last: Rank = -1  # node rank in it
+    nodes: Count = 0  # number of nodes in that epoch
+    last: Rank = -1  # its node rank in that epoch
     total: Count = 0  # starts of workers after the first
-    used: Count = 0  # of the restarts that are allowed
-    told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
-    launch: Name = ""  # of which it has been a part
-    leaving: Signal = 0  # the signal that told it to end, before it had a hub
+    used: Count = 0  # restarts used, of those that are allowed
+    told: tuple[tuple[str, str], ...] = ()  # flags and values that should be equal on all nodes
+    launch: Name = ""  # the launch that it has been part of
+    leaving: Signal = 0  # the signal to end that it got before it had a hub
     role: str = "default"  # of its workers
-    status: Code = 0  # it cannot take part, and ends with this status
-    words: str = ""  # and why
-    again: bool = False  # what has started it starts it again, as pods are
+    status: Code = 0  # not 0: it cannot take part, and ends with this status
+    words: str = ""  # the reason for that
+    again: bool = False  # a manager restarts it if it fails, as Kubernetes restarts pods
 
 
 class Idle(NamedTuple):
-    """No worker of the epoch runs any more on this node, which is ready for others."""
+    """All workers of the epoch on this node have ended, and it is ready for others."""
 
     epoch: int
     port: Port = 0
@@ -103,18 +103,18 @@ class Failed(NamedTuple):
 
     epoch: int
     cause: Cause
-    age_s: Seconds = 0.0  # how long ago, half a round trip included
-    early_s: Seconds = 0.0  # it may have been so much earlier
+    age_s: Seconds = 0.0  # time since the failure, half a round trip included
+    early_s: Seconds = 0.0  # the failure may have been so much earlier
 
 
 class Silent(NamedTuple):
-    """No worker of this node has said anything for --hang-timeout."""
+    """No worker of this node has written anything for --hang-timeout."""
 
     epoch: int
 
 
 class Talking(NamedTuple):
-    """A worker of this node has said something again."""
+    """A worker of this node has written something again."""
 
     epoch: int
 
@@ -123,19 +123,19 @@ class Stacked(NamedTuple):
     """The stacks of this node's workers have been shown."""
 
     epoch: int
-    where: tuple[Where, ...] = ()  # they are, as far as they have told
+    where: tuple[Where, ...] = ()  # the places of those workers that have reported one
     reached: tuple[Reached, ...] = ()
 
 
 class Signalled(NamedTuple):
-    """This launcher was told to end."""
+    """This launcher got a signal to end."""
 
     number: Signal
-    again: bool = False  # a second time: at once
+    again: bool = False  # a second signal: end without grace
 
 
 class Beat(NamedTuple):
-    """Says that the other end is alive; the hub answers with the same number."""
+    """A sign that a member is alive; the hub answers with the same number."""
 
     number: int = 0
 
@@ -144,23 +144,23 @@ class Beat(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The hello was accepted. From here on the hub's settings count for this launcher."""
+    """The hub has accepted the Hello; from now on its settings count for this launcher."""
 
-    return_s: Seconds = 0.0  # for a hub that was lost to come back; 0: it will not
-    returns: bool = False  # it does so before the first epoch, too
+    return_s: Seconds = 0.0  # time for a lost hub to come back; 0: it will not
+    returns: bool = False  # a hub lost before the first epoch comes back, too
     beat_s: Seconds = 5.0
     dead_s: Seconds = 60.0
     join_s: Seconds = 600.0
     grace_s: Seconds = 30.0
     failure_grace_s: Seconds = 10.0
-    differs: tuple[str, ...] = ()  # what this launcher was told differently, in words
+    differs: tuple[str, ...] = ()  # flags of this launcher that differ from the hub's, in words
 
 
 class Waiting(NamedTuple):
     """Some launchers are missing. The hub says so every few seconds."""
 
     who: str
-    return_s: Seconds = 0.0  # said once: how long those that were lost have to come back
+    return_s: Seconds = 0.0  # sent once: time for lost launchers to come back
 
 
 class Refused(NamedTuple):
@@ -238,7 +238,7 @@ def _plain(value: object) -> object:
 
 
 def from_json(read: object, expected: tuple[type, ...]) -> Any:
-    """The message that an object stands for. Raises Malformed; so does one that is not expected."""
+    """Build the message from an object. Raises Malformed, also for a kind that is not expected."""
     if not isinstance(read, dict):
         raise Malformed("no object")
     kind = KINDS.get(read["is"]) if isinstance(read.get("is"), str) else None
@@ -267,7 +267,7 @@ def _within(least: int, most: int) -> Any:
 
 
 def _seconds(read: Any) -> float:
-    if type(read) not in (int, float) or not 0 <= read <= 1e12:  # nan is not, either
+    if type(read) not in (int, float) or not 0 <= read <= 1e12:  # false for nan as well
         raise Malformed("a time that cannot be")
     return float(read)
 
@@ -285,7 +285,7 @@ def _str(read: Any) -> str:
 
 
 def _name(read: Any) -> str:
-    """Whatever prints it does so as it is, and no execve(2) refuses it for a NUL."""
+    """Check a name: it has printable characters only, so that execve(2) finds no NUL in it."""
     if type(read) is not str or len(read) > MOST_NAME or not read.isprintable():
         raise Malformed("not a name, or too long")
     return read
@@ -304,7 +304,7 @@ def _list(read: Any) -> list[Any]:
 
 
 def _rows(read: Any, *checks: Any) -> tuple[Any, ...]:
-    """Tuples, which json.dumps has written as lists; `checks` are of their parts."""
+    """Read tuples, which json.dumps has written as lists; `checks` are for their parts."""
     rows = _list(read)
     if any(type(row) is not list or len(row) != len(checks) for row in rows):
         raise Malformed("not a list of rows")
@@ -312,7 +312,7 @@ def _rows(read: Any, *checks: Any) -> tuple[Any, ...]:
 
 
 def _parts(kind: Any, read: Any) -> tuple[Any, ...]:
-    """Those of a message."""
+    """Read the parts of a message, such as its Where records."""
     checks = (CHECKS[annotation] for annotation in kind.__annotations__.values())
     return tuple(kind(*row) for row in _rows(read, *checks))
 

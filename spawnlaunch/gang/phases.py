@@ -1,12 +1,12 @@
-"""What the hub knows, and what it concludes from that: begin, stop, go on, end.
+"""The state of the hub, and its decisions: begin, stop, continue, end.
 
-JOINING   nobody works; launchers come, and the next epoch begins when enough are ready
+JOINING   no workers run; launchers connect, and the next epoch begins when enough are ready
 RUNNING   an epoch's workers run
-STOPPING  they were told to end; once all have, the hub decides whether there is another epoch
-ENDED     everybody was told the status
+STOPPING  the workers are being ended; after that the hub decides whether there is another epoch
+ENDED     the hub has sent the status to all members
 
-What all are told takes as long as there are nodes. What is concluded from any other event takes
-no longer, whoever of them is silent, missing or lost.
+A message to all takes time linear in the number of nodes. The time for any other event does not
+grow with that number, even while some nodes are silent, missing or lost.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.settings import Settings
 
     class Net(Protocol):
-        """What is done for a hub: its connections, by number, and the lines of its node."""
+        """The hub's connections, by number, and the lines that its node prints."""
 
         def say(self, conn: int, message: messages.ToMember) -> None: ...
 
         def dismiss(self, conn: int) -> None:
-            """End a connection, once what was said on it is sent."""
+            """End a connection, once its messages are sent."""
 
         def shut(self) -> None:
-            """Nobody else can join, now or later."""
+            """Accept no further launcher, now or later."""
 
         def linger(self) -> None:
-            """All have been told the end, and have some seconds to hear it."""
+            """Wait some seconds for the members to read the End, then drop their connections."""
 
         def tell(self, line: str) -> None: ...
 
         def tell_once(self, line: str) -> None:
-            """The same, of what whoever says hello can cause."""
+            """Print a line at most once; a stranger's Hello can cause it."""
 
         def line_again(self, rank: int, nproc: int) -> str:
-            """What the user types to have a lost launcher again; -1, 0: it may be any."""
+            """The command line that starts a lost launcher again; -1, 0: any of them."""
 
         def compare(self, told: Sequence[messages.Stacked]) -> None:
-            """Say where the ranks of all nodes hang."""
+            """Print where the ranks of all nodes hang."""
 
 
 JOINING, RUNNING, STOPPING, ENDED = "joining", "running", "stopping", "ended"
 
-TELL_S = 10.0  # between two lines that name who is missing
+TELL_S = 10.0  # between two lines that name the missing launchers
 AGAIN_S = 1.0  # the same, where more are lost
-MISSED = 5  # beats of a launcher that may be cut off
-CALL_S = 1.0  # for others to come, where no more are expected
-NOTICE_S = 3.0  # between the two ends' notice of a cut
+MISSED = 5  # beats that do not come before a launcher counts as possibly cut off
+CALL_S = 1.0  # for other launchers to connect, where no more are expected
+NOTICE_S = 3.0  # at most between the times at which the two ends notice a cut
 LEAVE_S = 1.0  # in which a signal that is for all nodes comes to all
 STACKS_S = 30.0  # for all nodes to show their stacks
-YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it, and may be near
-NEAR_S = 10.0  # for these to come, and to hear that it has ended
+YOUNG_S = 30.0  # the hub's first seconds: launchers started with it may still be about to connect
+NEAR_S = 10.0  # for these to connect, and to read that the launch has ended
 
 
 class Fence(records.NamedTuple):
-    """A launcher that was lost, whose workers may still run for a time."""
+    """A lost launcher with workers that may still run for a time."""
 
     who: str
     host: str
@@ -74,14 +74,14 @@ class Fence(records.NamedTuple):
 
 
 class Missing(records.NamedTuple):
-    """A launcher that will not come."""
+    """A launcher that will not connect, with the reason."""
 
     hello: messages.Hello
     cause: failures.Cause
 
 
 class Phases(rules.Rules):
-    """The gang, as far as decisions go."""
+    """The hub's state and decisions; `Hub` adds the events."""
 
     def __init__(
         self,
@@ -92,43 +92,43 @@ class Phases(rules.Rules):
     ) -> None:
         super().__init__(clock, wake)
         self.settings, self.net = settings, net
-        self.phase, self.since = JOINING, self.now  # when it began
+        self.phase, self.since = JOINING, self.now  # the phase, and when it began
         self.nodes = roster.Nodes(settings.dead_s)
         self._arrivals = 0
-        self.epoch = 0  # the last that began here
-        self.floor = 0  # the highest that anybody has seen
-        self._begun: messages.Begun | None = None  # what those hear of it who have no part in it
-        self.size = 0  # how many nodes the last epoch had
+        self.epoch = 0  # the last epoch that this hub began
+        self.floor = 0  # the highest epoch that any member has seen
+        self._begun: messages.Begun | None = None  # the last; for nodes without a part in it
+        self.size = 0  # number of nodes in the last epoch
         self.total = 0  # starts of workers after the first
-        self.used = 0  # of the restarts that are allowed
-        self._called = inf  # since when enough are there
+        self.used = 0  # restarts used, of those that are allowed
+        self._called = inf  # since when enough launchers are ready
         self._told, self._tells_at = -inf, self.since + TELL_S  # when the missing are named
-        self._has_news = False  # some are lost of whom it was not said
+        self._has_news = False  # some lost launchers were not named yet
         self.fences = deadlines.Deadlines()
         self._fences_of: dict[str, list[Fence]] = {}  # by host
         self.missing: dict[str, Missing] = {}  # since the last epoch began, by launcher
         self._missing_ranks: dict[int, str] = {}
-        self._away = deadlines.Deadlines()  # of these, those who may come again for a moment
+        self._away = deadlines.Deadlines()  # of these, launchers that may still connect again
         self._expected = frozenset(settings.expected)
-        self.began: float | None = None  # the first epoch, by the clock that never stands
+        self.began: float | None = None  # when the first epoch began; the clock counts sleep
         self.cause: failures.Cause | None = None  # of the epoch that ends
-        self.failures: tuple[failures.Failure, ...] = ()  # that may be the first
-        self.lost: list[str] = []  # hosts, since the epoch began
-        self._holes: list[roster.Peer] = []  # launchers that are gone since then
-        self._launch = ""  # its name
+        self.failures: tuple[failures.Failure, ...] = ()  # candidates for the first failure
+        self.lost: list[str] = []  # hosts lost since the epoch began
+        self._holes: list[roster.Peer] = []  # launchers lost since the epoch began
+        self._launch = ""  # the launch's name
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
-        self.asked: float | None = None  # since when stacks are being shown
-        self.told: dict[int, messages.Stacked] = {}  # since then
+        self.asked: float | None = None  # when the hub last asked for stacks
+        self.told: dict[int, messages.Stacked] = {}  # the answers to that, by connection
         self._is_compared = False
-        self._is_hurried = False  # all were told to wait for no grace
-        self.again: list[failures.Cause] = []  # of epochs that were followed by another
+        self._is_hurried = False  # the members were told to end workers without grace
+        self.again: list[failures.Cause] = []  # causes of epochs after which another began
         self.status = 0
-        self.late = 0  # launchers that are on their way, and shall hear how it ended
-        self._until = 0.0  # how long they are waited for
+        self.late = 0  # number of launchers that have not connected yet, to be told of the end
+        self._until = 0.0  # until when the hub waits for them
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and nobody is on the way who has not heard it."""
+        """Whether the launch has ended, and the hub waits for no launcher that has to be told."""
         return self.phase == ENDED and (self.late <= 0 or self.now >= self._until)
 
     def _times(self) -> Iterator[float]:
@@ -160,7 +160,7 @@ class Phases(rules.Rules):
                 self._go_on_or_end()
 
     def _stop(self, cause: failures.Cause) -> None:
-        """Tell all workers to end."""
+        """Send a Stop to all nodes with workers: they end them within the grace."""
         settings, is_fault = self.settings, cause.kind in failures.FAULTS
         grace_s = settings.failure_grace_s if is_fault else settings.grace_s
         self.phase, self.cause = STOPPING, cause._replace(after_s=self.now - self.since)
@@ -170,12 +170,12 @@ class Phases(rules.Rules):
             self.net.tell(f"{cause.host} {STOPS[cause.kind]}")
 
     def _say_busy(self, message: messages.ToMember) -> None:
-        """To those whose workers run, or have ended by themselves."""
+        """Send a message to the nodes with workers that run, or have ended by themselves."""
         for conn in (*self.nodes.of(roster.BUSY), *self.nodes.of(roster.DONE)):
             self.net.say(conn, message)
 
     def _end(self, cause: failures.Cause | None) -> None:
-        """Tell everybody the status. Nobody has workers now."""
+        """Send the status to all members; no workers run any more."""
         self.status = cause.status(code for _, code in self.outcomes) if cause else 0
         end = messages.End(self.status, cause, self.total)
         for conn in self.nodes:
@@ -185,10 +185,10 @@ class Phases(rules.Rules):
         self.net.linger()
 
     def _expect(self) -> None:
-        """Before the first epoch: launchers that come now would seek a hub until they give up.
+        """Wait for launchers that have not connected, to tell them that the launch has ended.
 
-        But not where this launcher was a member of another hub: then those who live were there with
-        it.
+        Without that they would seek a hub until they give up. Only before the first epoch, and not
+        where this launcher was a member of another hub: then the others were connected to it, too.
         """
         settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
         local = self.nodes.of(roster.LOCAL).values()
@@ -204,20 +204,20 @@ class Phases(rules.Rules):
         self.net.tell(f"the launch has ended: waiting some seconds to tell {failures.names(who)}")
 
     def _is_out_of_time(self) -> bool:
-        """Time in which the hub slept counts for --timeout, as it does for a resource manager."""
+        """Whether --timeout is over; time in which the machine slept counts, as for a manager."""
         limit_s = self.settings.timeout_s
         return bool(limit_s and self.began is not None and self.time >= self.began + limit_s)
 
     def _is_enough(self) -> bool:
-        """Whether there are enough nodes for an epoch, one of which may run at a time.
+        """Whether enough nodes are ready for an epoch.
 
-        At least half of the last epoch's nodes have to be here: had another hub most of them, it
-        could begin an epoch too.
+        At least half of the last epoch's nodes have to be here: another hub with most of them could
+        begin an epoch too, and only one may run at a time.
         """
         count = min(len(self.nodes.of(roster.READY)), self.settings.most)
         return count >= self.settings.least and 2 * count >= self.size
 
-    # Launchers come
+    # Launchers connect
 
     def _join(self) -> None:
         if first := self._first_that_ends_all():
@@ -241,13 +241,13 @@ class Phases(rules.Rules):
                 self._begin_if_allowed()
 
     def _first_that_ends_all(self) -> roster.Peer | None:
-        """A launcher that was told to end and ends the launch by that: the hub's before others."""
+        """Return a launcher with a signal that ends the launch, the hub's own before others."""
         leaving = self.nodes.of(roster.LEAVING).values()
         first = min(leaving, key=lambda node: not node.local, default=None)
         return first if first and (first.local or not self.settings.is_elastic) else None
 
     def _missing(self) -> list[Missing]:
-        """Launchers that will not come."""
+        """The launchers that will not connect."""
         return [one for who, one in self.missing.items() if who not in self._away]
 
     @property
@@ -255,12 +255,12 @@ class Phases(rules.Rules):
         return len(self.missing) - len(self._away)
 
     def _is_impossible(self) -> bool:
-        """Whether there cannot be enough nodes any more, as some will not come."""
+        """Whether too few nodes remain for an epoch, as some launchers will not connect."""
         missing, settings = self._count_missing, self.settings
         return missing > 0 and max(settings.total - missing, len(self.nodes)) < settings.least
 
     def _name_absent(self) -> None:
-        """Say every TELL_S who is missing. After a time the launch ends."""
+        """Name the missing launchers every TELL_S; end the launch when the limit is over."""
         limit_s = self._limit_s
         if self.now >= self.since + limit_s:
             words = failures.names(self._absent())
@@ -282,13 +282,13 @@ class Phases(rules.Rules):
             self.net.tell(line)
 
     def _lose_more(self) -> None:
-        """One more is waited for. Where it is one of many, all are named together."""
+        """Name the missing launchers soon, as one more is lost; several are named together."""
         self._has_news = self.epoch > 0
         self._tells_at = min(self._tells_at, max(self.now, self._told + AGAIN_S))
 
     def _returns(self, who: str, limit_s: float) -> list[str]:
-        """That those who were lost are waited for, and what the user types to have each again."""
-        if self.settings.returns:  # whatever has made the pod starts it
+        """The lines about lost launchers, each with the command line that starts it again."""
+        if self.settings.returns:  # the pods' manager restarts them
             return [returns(limit_s, who)]
         holes = sorted(roster.not_back(self.nodes, self._holes), key=lambda node: node.rank)
         lost = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in holes]
@@ -298,35 +298,35 @@ class Phases(rules.Rules):
         ]
 
     def _absent(self) -> tuple[str, ...]:
-        """Who is missing: those who were lost, where that is known."""
+        """The names of the missing nodes: the lost ones, where they are known."""
         lost = roster.not_back(self.nodes, self._holes) if self.epoch else ()
         hosts = tuple(dict.fromkeys(node.hello.host for node in lost))
         return hosts or roster.absent(self.nodes, self.settings.expected, self.settings.total)
 
     def _may_return(self) -> bool:
-        """Whether a launcher that is lost now, or cannot take part, may be started again."""
+        """Whether a launcher that is lost now, or cannot be a member, may be started again."""
         return self.settings.return_s > 0 if self.floor else self.settings.returns
 
     @property
     def _limit_s(self) -> float:
-        """How long others are waited for: all at first, later those that were lost."""
+        """The seconds to wait for launchers: for all at first, later for lost ones."""
         settings = self.settings
         return settings.return_s if self.floor and settings.return_s else settings.join_s
 
     @property
     def _call_s(self) -> float:
-        """How long others have to come, once enough are there."""
+        """The seconds that other launchers have to connect, once enough are ready."""
         is_first = not self.floor and not self.settings.expected
         return self.settings.last_call_s if is_first else CALL_S
 
     @property
     def _safe_at(self) -> float:
-        """From when on no other hub's workers can run any more; 0: there are none to fear.
+        """The time after which no other hub's workers can run; 0: there are none.
 
-        If this hub replaces one that was lost, nodes that have not come to us may run workers of
-        that one. They have lost it too, at the latest `lost_after_s` and NOTICE_S after this hub
+        If this hub replaces a lost one, nodes that have not connected here may run that hub's
+        workers. They notice its loss at the latest `lost_after_s` and NOTICE_S after this hub
         began, and then end their workers within the grace. A hub that was started by hand is
-        probably the first: it waits only if a member has told of an earlier epoch.
+        probably the first: it waits only if a member knows an earlier epoch.
         """
         settings = self.settings
         if self.epoch or not (settings.returns or self.floor):
@@ -334,7 +334,7 @@ class Phases(rules.Rules):
         return self.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s
 
     def _is_time(self) -> bool:
-        """Whether the epoch begins now. Enough nodes are there; others may be waited for."""
+        """Whether to begin the epoch now, with enough nodes, or to wait for more."""
         ready, settings = len(self.nodes.of(roster.READY)), self.settings
         if ready >= settings.total:
             return True
@@ -350,18 +350,19 @@ class Phases(rules.Rules):
         return ready >= enough or self.now >= self._called + self._call_s
 
     def _may_be_cut_off(self) -> bool:
-        """Whether somebody is, or was until just now: the kernels may give its connection up.
+        """Whether a launcher is cut off, or was until just now: kernels may end its connection.
 
-        Then it comes again; were it told to begin before, it would be lost with the epoch.
+        Then it connects again; if the epoch began before, that would lose the launcher and with it
+        the epoch.
         """
-        _, conn = self.nodes.dead.first()  # the one that was heard the longest ago
+        _, conn = self.nodes.dead.first()  # the launcher with the oldest last message
         return self.is_mute(self.nodes[conn]) or len(self.nodes.unsure) > 0
 
     def is_mute(self, node: roster.Peer) -> bool:
         return self.now - node.heard > MISSED * self.settings.beat_s
 
     def _begin_if_allowed(self) -> None:
-        if self.epoch == 0 and self.floor:  # the hub before this one was lost, as any node may be
+        if self.epoch == 0 and self.floor:  # the loss of the earlier hub counts as a lost node
             used = _used_after(failures.Cause("lost"), self.used, self.settings)
             if used is None:
                 self._end(failures.Cause("lost", words="the hub before"))
@@ -394,7 +395,7 @@ class Phases(rules.Rules):
         self._away = deadlines.Deadlines()
 
     def _say_start(self, order: list[int]) -> int:
-        """Have these nodes start their workers; the result is how many those are."""
+        """Send each of these nodes its Start; return the number of workers."""
         settings, nodes = self.settings, self.nodes
         firsts, roles = roster.first_ranks(nodes, order), roster.roles(nodes, order)
         leader = nodes[order[0]]
@@ -427,7 +428,7 @@ class Phases(rules.Rules):
         if not nodes.of(roster.BUSY):
             self._end(None)
             return
-        self._let_go()  # spares: others' signals stop all
+        self._let_go()  # only spares: a signal to another node stops all
         newcomers = nodes.of(roster.READY)
         if newcomers and self.size < self.settings.most and not nodes.of(roster.DONE):
             newcomer = next(iter(newcomers.values()))
@@ -436,7 +437,7 @@ class Phases(rules.Rules):
             self._look_for_hang()
 
     def _look_for_hang(self) -> None:
-        """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
+        """Ask for stacks when all nodes are silent: a silent node may wait for another's ranks."""
         busy = self.nodes.of(roster.BUSY)
         if len(self.nodes.of(roster.SILENT)) < len(busy):
             return
@@ -454,7 +455,7 @@ class Phases(rules.Rules):
                 self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
-        """Once nobody runs: end the launch, or let launchers join for another epoch."""
+        """End the launch, or let launchers join for another epoch, once no worker runs."""
         if self.nodes.of(roster.BUSY) or self.nodes.of(roster.DONE):
             return
         given = self.cause or failures.Cause("lost")
@@ -474,7 +475,7 @@ class Phases(rules.Rules):
         self._lose_more()
 
     def _can_go_on(self, cause: failures.Cause) -> bool:
-        """Whether there may be nodes for another epoch."""
+        """Whether enough nodes may remain for another epoch."""
         settings, leaving = self.settings, self.nodes.of(roster.LEAVING)
         local = self.nodes.of(roster.LOCAL).values()
         if cause.kind == "timeout" or any(node.leaving for node in local):
@@ -484,7 +485,7 @@ class Phases(rules.Rules):
         return self._is_enough() or settings.return_s > 0
 
     def _let_go(self) -> None:
-        """Send an End to launchers that were told to end; the others go on."""
+        """Send an End to launchers that got a signal to end; the others stay members."""
         for conn, node in list(self.nodes.of(roster.LEAVING).items()):
             signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
             self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
@@ -494,9 +495,9 @@ class Phases(rules.Rules):
 def _cause(
     given: failures.Cause, failed: Sequence[failures.Failure], lost: Sequence[str]
 ) -> failures.Cause:
-    """The cause of an epoch's end, now that all is known that will be.
+    """Return the cause of an epoch's end, after all failures and lost nodes are known.
 
-    Where all failures are victims' and a node is lost, that is why they failed.
+    Where a node is lost and all failures are those of its victims, the lost node is the cause.
     """
     told = failures.folded(lost)
     if given.kind == "failure" and failed:
@@ -508,7 +509,7 @@ def _cause(
 
 
 def _used_after(cause: failures.Cause, used: int, settings: Settings) -> int | None:
-    """How much of the budget is used if the workers are started again; None: they are not."""
+    """Return the restarts used if workers start again after this cause; None: they may not."""
     if cause.kind not in failures.FAULTS:
         return used
     final = settings.final if cause.kind == "failure" else frozenset()

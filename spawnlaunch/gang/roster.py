@@ -1,7 +1,7 @@
-"""Who is in the gang, who of them works in the next epoch, and as which node rank. Pure.
+"""The members of the gang, and the choice of node ranks for the next epoch. Pure.
 
-`Nodes` answers from an index what each event asks. What looks at all launchers is for what all are
-told of: an epoch's beginning, and who is missing.
+`Nodes` has an index, from which each event gets its answers. Only two functions go through all
+launchers: for the beginning of an epoch, and to name the missing ones.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 IDLE, BUSY, DONE = "idle", "busy", "done"
-# Other groups of launchers: who could work in the next epoch, who was told to end, who had a node
-# rank in the last; those of the busy who are silent, and who have shown their stacks; the hub's.
+# Further groups of launchers. READY: could work in the next epoch; LEAVING: got a signal to end;
+# RANKED: had a node rank in the last epoch; SILENT and STACKED: have workers that are silent, or
+# that have shown their stacks; LOCAL: the hub's own launcher.
 READY, LEAVING, RANKED, SILENT, STACKED, LOCAL = (
     *("ready", "leaving", "ranked", "silent", "stacked", "local"),
 )
 
 DIGITS = "0123456789"
-MOST_WORKERS = 2**22  # of a node: its processes have numbers below (PID_MAX_LIMIT, proc(5))
+MOST_WORKERS = 2**22  # of a node: pids are below this (PID_MAX_LIMIT, proc(5))
 
 MUST_AGREE = frozenset({"--nnodes", "--spares", "--max-restarts"})
 
 
 class Peer:
-    """A launcher that has said hello."""
+    """A launcher that has sent its Hello."""
 
     def __init__(
         self, hello: messages.Hello, addr: str, local: bool, heard: float, came: int
     ) -> None:
         self.hello = hello
-        self.addr = addr  # of this node for others
-        self.local = local  # it is the hub's own
-        self.heard = heard  # when it was heard last
-        self.came = came  # a number that grows: the order of arrival
-        self.leaving = 0  # the signal that told it to end
-        self.rank, self.state = -1, IDLE  # -1: it is a spare, or has just come
+        self.addr = addr  # its node's address for others
+        self.local = local  # it is the hub's own launcher
+        self.heard = heard  # when its last message came
+        self.came = came  # its number in the order of arrival
+        self.leaving = 0  # the signal to end that it got
+        self.rank, self.state = -1, IDLE  # -1: it is a spare, or has just connected
         self.silent = self.stacked = False
 
     def groups(self) -> Iterator[object]:
-        """Those that it is in. Of the keys of its hello none changes."""
+        """Yield the groups that this launcher is in; the keys of its Hello never change."""
         hello, is_busy = self.hello, self.state == BUSY
         yield from (("who", hello.who), ("host", hello.host), ("given", hello.rank), self.state)
         members = (
@@ -58,9 +59,9 @@ class Peer:
 
 
 class Nodes(dict[int, Peer]):
-    """The launchers that have said hello, by connection. Its methods change it, and nothing else.
+    """The launchers that have sent a Hello, by connection. Only its methods change it.
 
-    A launcher counts as lost that was not heard for `dead_s`.
+    A launcher counts as lost if no message of it comes for `dead_s`.
     """
 
     def __init__(self, dead_s: float) -> None:
@@ -68,10 +69,10 @@ class Nodes(dict[int, Peer]):
         self._groups: dict[object, dict[int, Peer]] = {}
         self._dead_s = dead_s
         self.dead = deadlines.Deadlines()
-        self.unsure = deadlines.Deadlines()  # may be lost: what was sent into a cut is not there
+        self.unsure = deadlines.Deadlines()  # members after a cut, which may have lost messages
 
     def of(self, group: object) -> Mapping[int, Peer]:
-        """Those of a group."""
+        """The launchers of a group, by connection."""
         return self._groups.get(group, {})
 
     def add(self, conn: int, node: Peer) -> None:
@@ -87,7 +88,7 @@ class Nodes(dict[int, Peer]):
         return node
 
     def hear(self, conn: int, now: float) -> None:
-        """It has said something."""
+        """Note the time of a launcher's message."""
         self[conn].heard = now
         self.dead.set(conn, now + self._dead_s)
 
@@ -99,7 +100,7 @@ class Nodes(dict[int, Peer]):
         self._enter(conn, node)
 
     def begin(self, conn: int, rank: int) -> None:
-        """An epoch begins, in which it has this node rank; -1: it is a spare."""
+        """Set the node rank of a launcher for the epoch that begins; -1: it is a spare."""
         state = BUSY if rank >= 0 else IDLE
         self.change(conn, rank=rank, state=state, silent=False, stacked=False)
 
@@ -110,12 +111,15 @@ class Nodes(dict[int, Peer]):
     def _leave(self, conn: int, node: Peer) -> None:
         for group in node.groups():
             del self._groups[group][conn]
-            if not self._groups[group]:  # else its first is sought among all that have been there
+            # An emptied dict keeps its size, so that finding its first key would take that long.
+            if not self._groups[group]:
                 del self._groups[group]
 
 
 def natural(host: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that has node2 before node10. No number is made of digits: they may be thousands.
+    """Return a sort key that puts node2 before node10.
+
+    It compares the digits as text and makes no int of them: a name may have thousands of digits.
 
     >>> sorted(["node10", "node2", "b", "10"], key=natural)
     ['10', 'b', 'node2', 'node10']
@@ -129,23 +133,23 @@ def _digits(number: str) -> tuple[int, int, str]:
 
 
 def _key(node: Peer) -> tuple[object, ...]:
-    """The order of nodes that have no node rank yet: as they were given, else by host name."""
+    """Return the sort key of a node without a node rank: its given rank, else its host name."""
     given = node.hello.rank if node.hello.rank >= 0 else 2**53
     return given, natural(node.hello.host), node.came
 
 
 def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
-    """The connections of those that work in the next epoch, of all that could: in order of rank.
+    """Choose the connections of the nodes for the next epoch, in order of node rank.
 
-    Who has worked keeps its node rank, and who comes back has the one that it was given; others
-    take the holes.
+    A node of the last epoch keeps its node rank, and one that comes back gets the rank that its
+    user gave; the others fill the holes.
     """
     order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
     place: dict[int, int] = {}
     for conn in order:
         if 0 <= here[conn].rank < len(order):
             place.setdefault(here[conn].rank, conn)
-    for conn in order if place else ():  # not at the first start: then there may be holes in these
+    for conn in order if place else ():  # at the first start the given ranks may have holes
         if here[conn].rank < 0 and 0 <= here[conn].hello.rank < len(order):
             place.setdefault(here[conn].hello.rank, conn)
     kept = set(place.values())
@@ -156,13 +160,13 @@ def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
 
 
 def launch_name(nodes: Mapping[int, Peer], new: str) -> str:
-    """The name of the launch: as it was, where a node has been in it."""
+    """The name of the launch: the old one where a node has been part of it, else `new`."""
     hellos = [node.hello for node in nodes.values()]
     return next((hello.launch for hello in hellos if hello.launch), new)
 
 
 def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:
-    """The first rank of each of these nodes, and at last the world size."""
+    """The first rank of each of these nodes, and as the last item the world size."""
     firsts = [0]
     for conn in order:
         firsts.append(firsts[-1] + nodes[conn].hello.nproc)
@@ -170,7 +174,7 @@ def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:
 
 
 def roles(nodes: Mapping[int, Peer], order: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """By connection, the first rank within the workers' role, and how many have that role."""
+    """By connection, the first rank within the workers' role, and the size of that role."""
     sizes: dict[str, int] = {}
     firsts: dict[int, int] = {}
     for conn in order:
@@ -181,7 +185,7 @@ def roles(nodes: Mapping[int, Peer], order: Iterable[int]) -> dict[int, tuple[in
 
 
 def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], total: int) -> bool:
-    """Whether a launcher's place is free: its host's, where all are known, or its node rank."""
+    """Whether the gang lacks a launcher of this host, where all are known, or of this node rank."""
     if expected and (hello.host not in expected or nodes.of(("host", hello.host))):
         return False
     if 0 <= hello.rank < total and nodes.of(("given", hello.rank)):
@@ -192,7 +196,7 @@ def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], to
 def refusal(
     hello: messages.Hello, others: Iterable[Peer], total: int, told: Mapping[str, str]
 ) -> str | None:
-    """Why a launcher cannot be part of the gang; None: it can."""
+    """Return why a launcher cannot be part of the gang; None: it can."""
     if hello.version != messages.VERSION:
         return (
             f"{hello.host} speaks version {hello.version} of the launchers' protocol, the hub "
@@ -218,7 +222,7 @@ def refusal(
 
 
 def differences(hello: messages.Hello, told: Mapping[str, str]) -> tuple[str, ...]:
-    """What a launcher was told otherwise than the hub, whose word counts."""
+    """The flags of a launcher that differ from the hub's; the hub's values count."""
     return tuple(
         f"{flag} {value}, the hub {told[flag]}"
         for flag, value in hello.told
@@ -227,9 +231,10 @@ def differences(hello: messages.Hello, told: Mapping[str, str]) -> tuple[str, ..
 
 
 def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
-    """Launchers that are gone, and for whom nobody else has come.
+    """The lost launchers that no newcomer replaces.
 
-    A newcomer stands for one of its node rank, if it can, and of its host; else for the first.
+    A newcomer replaces a lost launcher of its node rank and host, or of one of the two; else the
+    first one.
     """
     left = dict(enumerate(holes))
     alike: dict[object, list[int]] = {}
@@ -245,7 +250,7 @@ def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
 def _one_like(
     hello: messages.Hello, alike: Mapping[object, list[int]], left: Mapping[int, Peer]
 ) -> int:
-    """For whom of those who are left a newcomer stands; -1: nobody is."""
+    """Return the number of the lost launcher that a newcomer replaces; -1: none."""
     for key in _likeness(hello):
         those = alike.get(key, [])
         while those and those[-1] not in left:
@@ -256,12 +261,12 @@ def _one_like(
 
 
 def _likeness(hello: messages.Hello) -> tuple[object, ...]:
-    """Who may stand for whom, rather by the first of these."""
+    """The keys by which a newcomer matches a lost launcher, the best match first."""
     return (hello.rank, hello.host), hello.rank, hello.host, None
 
 
 def absent(nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
-    """Who is missing: by name where the hosts are known, by node rank where those are given."""
+    """The missing launchers: by host name where all are known, else by given node rank."""
     here = [node.hello for node in nodes.values() if not node.leaving]
     if expected:
         hosts = {hello.host for hello in here}

@@ -1,7 +1,7 @@
-"""What the rules of hub and member have in common: how they take events, and their clock.
+"""The base of hub and member: it takes events one by one, and has their clock.
 
-What happens is a method, marked as an `event`. It changes what is known, and calls what is to be
-done. No socket, process or file is looked at: all that is done and the time are given.
+Each kind of event is a method, marked as an `event`. It changes the state and calls the actions.
+The rules use no socket, process or file: their makers pass in the actions and the clock.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     AnyRules = TypeVar("AnyRules", bound="Rules")
 
-STRIDE_S = 10.0  # the longest time that passes between two events; what is more, the machine slept
+STRIDE_S = 10.0  # the longest time between two events; during any further time the machine slept
 TURN_S = 5.0
 
 
 def event(
     rule: Callable[Concatenate[AnyRules, P], None],
 ) -> Callable[Concatenate[AnyRules, P], None]:
-    """A method that is called with what happened. While a rule acts, other events wait for it."""
+    """Mark a method as an event; events that come while another one is handled wait for it."""
 
     @wraps(rule)
     def happens(self: AnyRules, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,18 +33,18 @@ def event(
 
 
 class Rules:
-    """Takes one event after the other.
+    """The rules of a hub or a member, which take one event after the other.
 
-    Its clock stands while the machine sleeps: so one that was frozen is not late, and gives nobody
-    up because of that. A clock that goes back does no harm either.
+    Their clock stands while the machine sleeps: so a launcher that was frozen is not late, and does
+    not count others as lost because of that. A clock that goes back does no harm either.
     """
 
     def __init__(self, clock: Callable[[], float], wake: Callable[[float | None], None]) -> None:
-        """`wake` is to call `tick` after so many seconds, and not before; None: never."""
+        """Set up the rules; `wake(seconds)` calls `tick` after that time, `wake(None)` never."""
         self._clock, self.wake = clock, wake
-        self.time = clock()  # when it was looked at last
+        self.time = clock()  # the clock at the last event
         self.slept = 0.0
-        self.now = self.time  # of the event, by our own clock
+        self.now = self.time  # the time of the event, by the clock without sleep
         self._waiting: list[Callable[[], None]] = []
 
     def _look_at_clock(self) -> float:
@@ -55,7 +55,7 @@ class Rules:
 
     @event
     def tick(self) -> None:
-        """Time has passed."""
+        """Handle the passing of time."""
 
     def _take(self, rule: Callable[[], None]) -> None:
         self._waiting.append(rule)
@@ -71,16 +71,16 @@ class Rules:
         self.wake(None if self.is_over else self._due_s())
 
     def _follow(self, rule: Callable[[], None]) -> None:
-        """A rule, and what follows from it and from the time."""
+        """Apply a rule, then the decisions that follow from it and from the time."""
         raise NotImplementedError
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can follow any more."""
+        """Whether no event has an effect any more."""
         raise NotImplementedError
 
     def _times(self) -> Iterable[float]:
-        """When something may follow, though nothing happens."""
+        """The times at which a decision may be due without any event."""
         raise NotImplementedError
 
     def _due_s(self) -> float:

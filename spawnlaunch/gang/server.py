@@ -1,4 +1,4 @@
-"""The hub's connections: strangers prove themselves, members are heard, and `hub` decides."""
+"""The hub's connections: they check strangers, and pass the messages of members to `hub`."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ if TYPE_CHECKING:
     from spawnlaunch.world import lookup
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
-MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
-# Connections that are taken in a turn, in which others are not heard. A turn hears a thousand, and
-# of thousands that come at once those for whom the kernel has no room find the hub seconds later.
+MOST_MEMBERS = 64  # beside twice the expected ones: a returning launcher's old connection may stay
+# Connections accepted in one turn of the loop, in which no other connection is read. One turn reads
+# a thousand. Of thousands that connect at once, those beyond the kernel's queue find the hub
+# seconds later.
 MOST_AT_ONCE = 512
-AT_ONCE = 100  # of so many strangers one is dropped for others
+AT_ONCE = 100  # one stranger of so many is dropped to make room for others
 MOST_SAID = 16  # lines about strangers
-MOST_WAITING = 65535  # to be taken; the kernel has a limit of its own (net.core.somaxconn)
-PROVE_S = 10.0  # for a stranger to say hello
-PAUSE_S = 0.5  # where no connection can be taken
-LAST_S = 10.0  # for members to hear the end
-# Of this process or this machine (accept(2), epoll_ctl(2)).
+MOST_WAITING = 65535  # to be accepted; the kernel has a limit of its own (net.core.somaxconn)
+PROVE_S = 10.0  # for a stranger to send its Hello
+PAUSE_S = 0.5  # without accepting, where no connection can be accepted
+LAST_S = 10.0  # for members to read the End
+# Errors for a lack of this process or this machine (accept(2), epoll_ctl(2)).
 LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 
 
 def most_connections(settings: Settings) -> int:
-    """Of a hub, at a time."""
+    """The largest number of connections that a hub has at a time."""
     return MOST_STRANGERS + MOST_MEMBERS + 3 * settings.total
 
 
 class Server:
-    """The hub on its endpoint, and what it calls. `tell` is called with lines for the user."""
+    """The hub on its endpoint, with its connections. It calls `tell` with lines for the user."""
 
     def __init__(
         self,
@@ -60,11 +61,12 @@ class Server:
         compare: Callable[[Sequence[Stacked]], None] = lambda _: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Listen; `who` is the launcher that has this hub. Raises OSError.
+        """Listen on the endpoint, and start the hub. Raises OSError.
 
-        `room` is how many connections there can be: others need descriptors, too. `found` is
-        where the endpoint is, if it has been looked up. `line_again` tells what the user types to
-        have a launcher again, by its node rank and workers; `compare`, where ranks hang.
+        `who`: the unique name of the hub's own launcher. `room`: the most connections, as other
+        parts need descriptors, too. `found`: the endpoint's addresses, if they have been looked up.
+        `line_again` returns the command line that starts a launcher again, by its node rank and
+        workers; `compare` prints where ranks hang.
         """
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
         self._alarms = deadlines.Alarms(loop)  # of connections
@@ -72,28 +74,28 @@ class Server:
         self.hub = hub.Hub(settings, self, clock or machine.monotonic, self._wake)
         self.streams: dict[int, Connection] = {}
         self._addresses: dict[int, str] = {}
-        self._strangers: dict[int, Callable[[], None]] = {}  # and what their time's end calls
-        self.said: set[Hashable] = set()  # about strangers, once each
-        self.leaving: list[Connection] = []  # refused, and reading why
+        self._strangers: dict[int, Callable[[], None]] = {}  # with the call at the end of PROVE_S
+        self.said: set[Hashable] = set()  # keys of lines about strangers, each printed once
+        self.leaving: list[Connection] = []  # refused, and still reading the reason
         self._is_paused = False
         self._count = 0
         self._listener: socket.socket | None = _listen(endpoint, found)
         name = self._listener.getsockname()
         self.port = name[1]
-        # by which its own launcher reaches it
+        # The address by which the hub's own launcher connects.
         self.own_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name[0], str(name[0]))
         loop.watch(self._listener.fileno(), self._accept)
         self.hub.tick()
 
     @property
     def is_over(self) -> bool:
-        """Whether all members have heard how it ended, and those that were near, too."""
+        """Whether all members, and launchers about to connect, have been told of the end."""
         if self.hub.phase != phases.ENDED or self.members:
             return False
         return self._listener is None or self.hub.is_over
 
     def close(self) -> None:
-        """Drop what is still there."""
+        """Drop all connections, and stop listening."""
         self.shut()
         for call in (self.hub.tick, self._give_up):
             self._loop.alarm(call, None)
@@ -116,10 +118,10 @@ class Server:
             except OSError as error:
                 if error.errno in LACKING:
                     self._pause(error)
-                    return  # any other is of a connection that has gone (accept(2))
+                    return  # other errors are of a connection that has ended (accept(2))
 
     def _take(self, sock: socket.socket, address: str) -> None:
-        """A connection of somebody who is to say hello. Raises OSError."""
+        """Take a stranger's new connection, which has PROVE_S for its Hello. Raises OSError."""
         most = min(self._room - self.members, MOST_STRANGERS + self.hub.settings.total)
         if len(self._strangers) + len(self.leaving) >= most:
             self.leaving = [stream for stream in self.leaving if stream.is_open]
@@ -148,11 +150,11 @@ class Server:
         return len(self.streams) - len(self._strangers)
 
     def _has_evicted(self) -> bool:
-        """Drop strangers for others: some that were refused, else the oldest that are silent.
+        """Drop some strangers to make room: refused ones, else the oldest silent ones.
 
-        A launcher speaks as soon as it is connected. All of a launch may come from one address, so
-        no address has a limit of its own; but that which has the most strangers loses them. Of
-        thousands some go at once, as all are looked at for this.
+        A launcher sends as soon as it is connected. All launchers of a launch may connect from one
+        address, so no address has a limit of its own; but the address with the most strangers
+        loses them. Of thousands several are dropped at once, as choosing them goes through all.
         """
         if self.leaving:
             many = 1 + len(self.leaving) // AT_ONCE
@@ -167,14 +169,14 @@ class Server:
         def burden(conn: int) -> tuple[bool, int]:
             return not self.streams[conn].wire.has_begun, counts[self._addresses[conn]]
 
-        # Of several that are alike the oldest stays the first.
+        # The sort is stable: of equal ones the oldest is dropped first.
         order = sorted(self._strangers, key=burden, reverse=True)
         for conn in order[: 1 + len(order) // AT_ONCE]:
             self._forget(conn).drop()
         return bool(counts)
 
     def _pause(self, error: OSError) -> None:
-        """Neither take nor refuse what comes, where this process can have no connection more."""
+        """Stop accepting for PAUSE_S, where this process can have no further connection."""
         why, name = error.strerror, errno.errorcode[error.errno or 0]
         self._once(
             f"no connection can be taken for now: {why} ({name}); to have more open files, type "
@@ -192,7 +194,7 @@ class Server:
             self._loop.watch(self._listener.fileno(), self._accept)
 
     def shut(self) -> None:
-        """Take no more connections: the port is free."""
+        """Accept no more connections, and free the port."""
         self._loop.alarm(self._go_on, None)
         if self._listener:
             if not self._is_paused:
@@ -201,7 +203,7 @@ class Server:
             self._listener = None
 
     def _once(self, line: str, key: Hashable) -> None:
-        """Say something about strangers, once: they may come by the thousand, in as many words."""
+        """Print a line about strangers once, as thousands of them could cause as many lines."""
         if key not in self.said and len(self.said) <= MOST_SAID:
             self.said.add(key)
             if len(self.said) > MOST_SAID:
@@ -217,13 +219,13 @@ class Server:
         self._once(line, key=why)
 
     def _too_slow(self, conn: int) -> None:
-        self.streams[conn].turn()  # this hub may have been too slow to read it
+        self.streams[conn].turn()  # a Hello may have come that this hub was too slow to read
         if conn in self._strangers:
             self._tell_of_stranger(conn, "it says nothing")
             self._forget(conn).drop()
 
     def _forget(self, conn: int) -> Connection:
-        """It is none of ours any more."""
+        """Remove a connection from the tables and return it."""
         if conn in self._strangers:
             self._alarms.alarm(self._strangers.pop(conn), None)
         del self._addresses[conn]
@@ -258,7 +260,7 @@ class Server:
             else:
                 self._alarms.alarm(self._strangers.pop(conn), None)
                 address, is_local = self._addresses[conn], message.who == self._who
-                if is_local or is_loopback(address):  # which would be for this machine alone
+                if is_local or is_loopback(address):  # other machines cannot use that address
                     address = self._endpoint.host
                 self.hub.came(conn, message, address, is_local)
 
@@ -284,17 +286,17 @@ class Server:
         self._loop.alarm(self._give_up, LAST_S)
 
     def _give_up(self) -> None:
-        """Wait no longer for members that do not hear the end, nor for others that still come."""
+        """Drop members that have not read the End, and accept no more launchers."""
         self.shut()
         for conn in list(self.streams):
             self._forget(conn).drop()
 
 
 def _listen(endpoint: link.Endpoint, found: Sequence[lookup.Found]) -> socket.socket:
-    """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
+    """Return a socket that listens at the endpoint's address only, on its first free port.
 
-    A name may stand for loopback here, as Debian's /etc/hosts has it (cloud-init's by IPv6); then
-    others need all.
+    The endpoint's name may mean loopback here, as Debian's /etc/hosts has it (cloud-init's by
+    IPv6): then the socket listens at all addresses, as other nodes use another one.
     """
     family, (host, _, *rest) = (found or endpoint.own_addresses())[0]
     if is_loopback(str(host)) and not is_loopback(endpoint.host):

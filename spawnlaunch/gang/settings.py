@@ -12,45 +12,45 @@ if TYPE_CHECKING:
 
     from spawnlaunch.world.gathering import Gathering
 
-# What all launchers should have been told alike, by the names of Request's fields.
+# The flags that should be equal on all launchers, by the names of Request's fields.
 ALIKE = (
     *("nnodes", "spares", "max_restarts", "restart_window_s", "no_restart_status"),
     *("grace_s", "failure_grace_s", "timeout_s", "hang_timeout_s", "on_hang", "lost_after_s"),
     "return_timeout_s",
 )
 
-MOST_BEATS = 2000  # in a second, of all launchers
+MOST_BEATS = 2000  # per second, of all launchers
 
 
 class Settings(records.NamedTuple):
-    """How many nodes, how often again, and how long for what. Times are in seconds."""
+    """The numbers of nodes, restarts and seconds that the hub goes by."""
 
     least: int  # nodes that an epoch needs
     most: int  # nodes that work at once
     spares: int = 0  # nodes that wait beside them
     max_restarts: int = 0
-    window_s: float = 0.0  # of health, after which nothing of the budget is used; 0: never
+    window_s: float = 0.0  # without a failure, after which no restart counts as used; 0: never
     final: frozenset[int] = frozenset()  # exit statuses of a failure that end the launch
     return_s: float = 0.0  # for lost launchers, and the hub, to come back; 0: they do not
-    returns: bool = False  # they do so by themselves, as pods
+    returns: bool = False  # their manager restarts lost launchers, as Kubernetes restarts pods
     expected: tuple[str, ...] = ()  # host names, where all are known
     master_addr: str = ""  # where the user has named one
     master_port: int = 0
     join_s: float = 600.0
-    last_call_s: float = 30.0  # for others, where enough have come to the first epoch
+    last_call_s: float = 30.0  # for further launchers, once enough are ready for the first epoch
     lost_after_s: float = 10.0
     grace_s: float = 30.0
     failure_grace_s: float = 10.0
     timeout_s: float = 0.0  # of the whole launch; 0: none
     beat_s: float = 5.0
-    dead_s: float = 60.0  # a connection on which nothing was heard for so long
+    dead_s: float = 60.0  # without a message, after which a connection counts as lost
     ends_hung: bool = False  # --on-hang kill
     launch: str = ""  # a name that no other launch has
-    told: tuple[tuple[str, str], ...] = ()  # flags and values that all should have alike
+    told: tuple[tuple[str, str], ...] = ()  # flags and values that should be equal on all nodes
 
     @property
     def total(self) -> int:
-        """Launchers that are expected at most."""
+        """The largest number of launchers that are expected."""
         return self.most + self.spares
 
     @property
@@ -63,16 +63,17 @@ class Settings(records.NamedTuple):
         return max(self.grace_s, self.failure_grace_s)
 
     def for_members(self) -> dict[str, Any]:
-        """The fields of a Welcome that every member takes over."""
+        """The settings that every member takes over, as fields of its Welcome."""
         its = self._asdict()
         return {name: its[name] for name in messages.Welcome._fields if name in its}
 
 
 def beat_s(lost_after_s: float, nodes: int) -> float:
-    """How often a launcher beats.
+    """The seconds between two beats of a launcher.
 
-    What is sent into a cut starts the kernel's clock, which a beat does soon. Of thousands the hub
-    hears no more than MOST_BEATS in a second; then the kernel's own probes start it (tcp(7)).
+    Unacknowledged data start the kernel's timeout, so that a beat makes it notice a cut soon. From
+    thousands of launchers the hub gets at most MOST_BEATS per second; beyond that the kernel's own
+    probes start the timeout (tcp(7)).
     """
     most_s: float = Settings._field_defaults["beat_s"]
     return min(most_s, max(lost_after_s / 10, nodes / MOST_BEATS))
@@ -121,7 +122,7 @@ def _plain(request: flags.Request, name: str) -> str:
 
 
 def _lost_after_s(request: flags.Request) -> float:
-    """torchrun's way to say it is an interval, and how many may pass."""
+    """The seconds after which a node counts as lost; torchrun has an interval and a count."""
     conf = request.rdzv_conf or {}
     if request.lost_after_s is not None:
         return max(request.lost_after_s, 1.0)

@@ -1,7 +1,7 @@
-"""A connection in an event loop: what is read goes through a Wire, what is said waits to be sent.
+"""A connection in an event loop: a Wire reads its bytes, and messages wait until they are sent.
 
-A peer that is dead or unreachable is noticed by the kernel, whatever this process is busy with:
-keepalive where nothing is under way, TCP_USER_TIMEOUT where something is (tcp(7)).
+The kernel notices a peer that is dead or unreachable, even while this process is busy: by keepalive
+where no data are under way, by TCP_USER_TIMEOUT where some are (tcp(7)).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.messages import Message
 
     class EventLoop(Protocol):
-        """The launcher's own event loop, as far as a gang needs it."""
+        """The methods of the launcher's event loop that a gang uses."""
 
         def watch(self, fd: int, call: Callable[[], None], events: int = ...) -> None: ...
         def forget(self, fd: int) -> None: ...
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         ) -> None: ...
 
 
-MOST_READ = 65536  # bytes at once; and in a turn of what a hub hears, which has others to hear
+MOST_READ = 65536  # bytes at once; a hub reads no more of one connection in a turn of its loop
 MOST_WAITING = 2**23  # bytes that a peer may leave unread
-LINGER_S = 5.0  # for the peer to read what was said last
+LINGER_S = 5.0  # for the peer to read the last messages
 
 
 class Ended(Exception):
-    """A connection has ended; certain: the other end has closed it."""
+    """A connection has ended; `certain`: the other end has closed it."""
 
     def __init__(self, why: str, certain: bool = False, is_final: bool = False) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ class Ended(Exception):
 
 
 class Connection:
-    """One connection. `heard` is called with the messages of a turn, `ended` once, at its end."""
+    """A connection; it calls `heard` with the messages of each turn, and `ended` once."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Connection:
         ended: Callable[[Ended], None],
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ready` is called once both ends have proved themselves."""
+        """Set up a connection; it calls `ready` once both ends have proved themselves."""
         self._loop, self._sock, self.wire = loop, sock, wire
         self._heard, self._ended, self._ready = heard, ended, ready
         self.waiting = bytearray()
@@ -72,7 +72,7 @@ class Connection:
         return self._sock.fileno() >= 0
 
     def begin(self) -> None:
-        """Send what the handshake begins with; the connection is there."""
+        """Send the first line of the handshake, when the connection exists."""
         self._send(self.wire.take())
 
     def say(self, message: Message) -> None:
@@ -81,12 +81,12 @@ class Connection:
             self._send(self.wire.encode(message))
 
     def refuse(self, why: str) -> None:
-        """Say in plain words, to one that has not proved itself, why it is not heard."""
+        """Send a peer that has not proved itself the reason for its refusal, in plain words."""
         words = "".join(c if " " <= c <= "~" else "?" for c in why)
         self._send(f"no {words[:500]}\n".encode())
 
     def close(self) -> None:
-        """End it, once all is sent. `ended` is not called any more."""
+        """End the connection once all is sent, without a call of `ended`."""
         if self._sock.fileno() < 0 or self._is_closing:
             return
         self._is_closing = True
@@ -95,7 +95,7 @@ class Connection:
         self._flush()
 
     def drop(self) -> None:
-        """End it at once. `ended` is not called any more."""
+        """End the connection at once, without a call of `ended`."""
         self._heard, self._ended = _nothing, _nothing
         if self._sock.fileno() >= 0:
             self._loop.alarm(self.drop, None)
@@ -122,7 +122,7 @@ class Connection:
                 del self.waiting[: self._sock.send(self.waiting)]
         except BlockingIOError:
             pass
-        except OSError:  # reading tells what it is, after all that the peer has said
+        except OSError:  # reading gives the error, after the peer's last messages
             self.waiting.clear()
         if len(self.waiting) > MOST_WAITING:
             self.waiting.clear()
@@ -134,7 +134,7 @@ class Connection:
                 self._sock.shutdown(socket.SHUT_WR)
 
     def turn(self) -> None:
-        """Read what is there, and send what waits."""
+        """Read the bytes that have come, and send those that wait."""
         if self.waiting:
             self._flush()
         data, end = self._read()
@@ -144,9 +144,9 @@ class Connection:
             self.drop()
 
     def _hear(self, data: bytes, end: Ended | None) -> None:
-        """What the peer has sent, and perhaps its end.
+        """Handle the peer's bytes, and the end of the connection if it came with them.
 
-        A start that comes together with the end is not obeyed: it is of a hub that has gone.
+        A Start together with the end is ignored: its hub has ended.
         """
         messages: list[Any] = []
         was_ready = self.wire.is_ready
@@ -166,7 +166,7 @@ class Connection:
             self._end(end)
 
     def _read(self) -> tuple[bytes, Ended | None]:
-        """All that is there, and whether that is the end."""
+        """Read all bytes that have come; return them, with the end of the connection or None."""
         data = bytearray()
         most = MOST_READ if self.wire.is_hub else 16 * MOST_READ
         while len(data) < most:
@@ -184,7 +184,7 @@ class Connection:
     def _end(self, end: Ended) -> None:
         ended, self._ended, self._heard = self._ended, _nothing, _nothing
         ended(end)
-        if not end.certain and not self.wire.is_ready:  # refused: it shall read why
+        if not end.certain and not self.wire.is_ready:  # refused: the peer is to read the reason
             self.close()
         else:
             self.drop()

@@ -1,4 +1,4 @@
-"""The secret that launchers of one gang share, and where it is from.
+"""The secret that the launchers of one gang share, and its sources.
 
 Sources, in this order: --token-file PATH, SPAWNLAUNCH_TOKEN_FILE (such as a Kubernetes Secret), and
 SPAWNLAUNCH_TOKEN, which srun hands on; an environment is readable by its user only (proc(5)).
@@ -19,10 +19,10 @@ MAKE = "head -c 32 /dev/urandom | base64"
 
 
 def find(path: str | None, environ: Mapping[str, str]) -> bytes | None:
-    """The secret of this launch; None where there is none.
+    """Return the secret of this launch; None where there is none.
 
-    Raises UsageError where there is one that cannot be used. An empty value, as an unset variable
-    of a shell gives, is one: without a secret whoever knows the run's name would be let in.
+    Raises UsageError for a secret that cannot be used. An empty value, as an unset variable of a
+    shell gives, cannot: without a secret anyone with the run's name would be let in.
     """
     source = "--token-file" if path else FILE
     path = path or environ.get(FILE)

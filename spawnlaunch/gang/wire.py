@@ -1,4 +1,4 @@
-"""Messages as lines of bytes that nobody else can write, repeat, reflect or reorder.
+"""Messages as lines of bytes that no stranger can write, repeat, reflect or reorder.
 
     member  spawnlaunch/2 RUN NONCE           RUN: digest of the run's id, the same in all versions
     hub     spawnlaunch/2 NONCE PROOF         or: no WHY
@@ -6,17 +6,17 @@
     both    MAC JSON                          from here on
 
 Proofs and MACs are HMAC-SHA256 (RFC 2104) of both nonces, or of direction, number and text. So each
-end has proved that it knows the secret before it is heard, and each line is good once, in its
-place. Before that a line may have 4 KiB, and the first after it 64. What is read is JSON only (see
-messages).
+end has proved that it knows the secret before its messages are read, and each line is valid once,
+in its place. Before the proof a line may have 4 KiB, and the first line after it 64. Messages are
+JSON only (see messages).
 
-No socket is looked at here: bytes come in through `feed`, and go out through `out`.
+This module uses no socket: bytes come in through `feed`, and go out through `out`.
 """
 
 from __future__ import annotations
 
 import json
-from _operator import _compare_digest as compare_digest  # what hmac has, without OpenSSL
+from _operator import _compare_digest as compare_digest  # as in hmac, but without OpenSSL
 
 from spawnlaunch.base import machine
 from spawnlaunch.gang import messages
@@ -27,7 +27,7 @@ try:
 except ImportError:
     try:
         from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
-    except ImportError:  # a Python without them
+    except ImportError:  # a Python without these modules
         from hashlib import sha256  # type: ignore[assignment,unused-ignore]
 
 TYPE_CHECKING = False
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_FIRST = 4096  # bytes of a line before the other end has proved itself
-MOST_HELLO = 2**16  # of the first that a hub hears
-MOST_LINE = 2**20  # and after
+MOST_HELLO = 2**16  # bytes of the first line after that, which a hub reads
+MOST_LINE = 2**20  # bytes of each further line
 NAME = f"spawnlaunch/{messages.VERSION}"
 MAC_HEX = 32  # 16 bytes
 NONCE_HEX = 32
 BLOCK = 64  # bytes, of SHA-256
 INNER, OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
-OTHER_RUN = "another --rdzv-id"  # of a computed port: it is another launch's
+OTHER_RUN = "another --rdzv-id"  # on a computed port: another launch has it
 OTHER_TOKEN = "another token"
 
 
 class Foreign(Exception):
-    """The other end is not one of this gang. `is_final`: nor will it be one."""
+    """The other end is no launcher of this gang; `is_final`: it will never be one."""
 
     def __init__(self, why: str, is_final: bool = False) -> None:
         super().__init__(why)
@@ -55,7 +55,7 @@ class Foreign(Exception):
 
 
 def digest(key: bytes, text: bytes) -> bytes:
-    """HMAC-SHA256 (RFC 2104)."""
+    """Return the HMAC-SHA256 of a text (RFC 2104)."""
     key = (sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
     inner = sha256(key.translate(INNER) + text).digest()
     outer: bytes = sha256(key.translate(OUTER) + inner).digest()
@@ -63,12 +63,12 @@ def digest(key: bytes, text: bytes) -> bytes:
 
 
 def secret_of(token: bytes | None, run: str) -> bytes:
-    """What both ends must know; without a token it keeps accidents out, and nobody else."""
+    """The secret of a run; without a token it only prevents accidental connections."""
     return digest(token or b"spawnlaunch", b"run " + run.encode())
 
 
 def digest_of(run: str) -> str:
-    """Tells runs apart, and not their ids."""
+    """Return a digest of the run's id, which tells runs apart without showing their ids."""
     name: str = sha256(run.encode()).hexdigest()
     return name[:16]
 
@@ -77,7 +77,7 @@ _last: list[tuple[messages.Message, bytes]] = []
 
 
 def text_of(message: messages.Message) -> bytes:
-    """As it is written. What is said to all is the same object for each, and is written once."""
+    """The JSON text of a message; cached, as a message to all members is one object."""
     if not _last or _last[0][0] is not message:
         text = json.dumps(messages.to_json(message), separators=(",", ":")).encode()
         _last[:] = [(message, text)]
@@ -85,7 +85,7 @@ def text_of(message: messages.Message) -> bytes:
 
 
 class Wire:
-    """One end of a connection."""
+    """The handshake and the lines of one end of a connection."""
 
     def __init__(self, secret: bytes, run: str, is_hub: bool) -> None:
         self._secret = secret
@@ -96,18 +96,18 @@ class Wire:
         self._key = b""
         self._sent, self._heard = 0, 0
         self.rest = b""
-        self.is_ready = False  # the other end has proved itself, and so has this one
+        self.is_ready = False  # both ends have proved that they know the secret
         self.out = b"" if is_hub else f"{NAME} {self._run} {self._mine}\n".encode()
 
     def encode(self, message: messages.Message) -> bytes:
-        """The line of a message, the next one in this direction."""
+        """Return the line of a message, as the next one in this direction."""
         text = text_of(message)
         mac = self.mac(self.is_hub, self._sent, text)
         self._sent += 1
         return mac + b" " + text + b"\n"
 
     def feed(self, data: bytes) -> list[Any]:
-        """The messages that are complete with these bytes. Raises Foreign."""
+        """Read bytes and return the messages that they complete. Raises Foreign."""
         *lines, self.rest = (self.rest + data).split(b"\n")
         heard = []
         for line in lines:
@@ -123,11 +123,11 @@ class Wire:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the other end has spoken as one of this gang would."""
+        """Whether the other end has sent a first line as a launcher of this gang would."""
         return bool(self._theirs)
 
     def take(self) -> bytes:
-        """What the handshake wants sent now."""
+        """Remove and return the bytes that the handshake wants to send."""
         out, self.out = self.out, b""
         return out
 
@@ -175,7 +175,7 @@ class Wire:
         return nonce
 
     def _nonces(self) -> bytes:
-        """The member's first."""
+        """Return both nonces, the member's first."""
         pair = (self._theirs, self._mine) if self.is_hub else (self._mine, self._theirs)
         return " ".join(pair).encode()
 

@@ -1,4 +1,4 @@
-"""The lines that a launch of several nodes says."""
+"""The lines that a launch on several nodes prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPS = {
 
 
 def of_worker(words: str) -> str:
-    r"""What a worker elsewhere has written, for a terminal that must not take it for commands.
+    r"""Escape the text of another node's worker, so that a terminal takes none of it as commands.
 
     Lines, tabs and colours (ECMA-48, SGR) stay.
 
@@ -31,18 +31,18 @@ def of_worker(words: str) -> str:
 
 
 def ended(host: str, status: int, cause: failures.Cause | None, has_hub: bool) -> str | None:
-    """The one line that a node says at the end; the hub's node has the whole report."""
+    """The one line that a node prints at the end; the hub's node has the whole report."""
     if cause is None or (has_hub and cause.kind == "failure"):
         return None
     return f"{host}: exits with status {status}, as {cause.in_words}"
 
 
 def differing(who: str, what: Sequence[str]) -> str:
-    """What one was told otherwise than the hub."""
+    """The line about flags of a launcher that differ from the hub's."""
     return f"{who} has {failures.names(what)}; the hub's value counts"
 
 
 def returns(limit_s: float, who: str, line: str = "") -> str:
-    """That somebody is waited for; with the line by which the user starts it again."""
+    """The line about a lost launcher that is waited for, with the command that starts it again."""
     typed = f"; start it there again: {line}" if line else ""
     return f"waiting up to {limit_s:g} s for {who} to come back{typed}"

@@ -1,6 +1,6 @@
-"""What is this machine: CPUs, cores, L3 groups, NUMA nodes, devices. Nothing here decides.
+"""Read this machine: CPUs, cores, L3 groups, NUMA nodes and devices. Nothing here decides.
 
-Read from /sys and /proc alone. Any file may be missing: its value is then unknown, and
+The readers use /sys and /proc only. Any file may be missing: its value is then unknown, and
 `Node.warnings` has a line that says so.
 """
 
@@ -19,8 +19,8 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
     """Read this machine, or a snapshot of another one below the directory `root`.
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
-    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `everything` is
-    False where packages and network adapters are not needed, and need not be read.
+    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. With `everything`
+    False it does not read packages and network adapters.
     """
     root = root.rstrip("/")
     warnings: list[str] = []
@@ -28,7 +28,7 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
     limits = cgroup.read(root, online)
     if not online:
         return _without_sysfs(root, allowed, limits)
-    if not root and limits.mask:  # lxcfs lists as many CPUs as a container may use, from 0 on
+    if not root and limits.mask:  # lxcfs shows a container as many CPUs as it may use, from 0 on
         online |= limits.mask
     cores = cpus.read_cores(root, online, warnings)
     l3 = cpus.read_l3(root, online, warnings)
@@ -61,9 +61,9 @@ def _allowed(
     online: cpuset.CpuSet,
     warnings: list[str],
 ) -> cpuset.CpuSet:
-    """The CPUs that may be used: the mask, else the cpuset, else all online; of these, `asked`.
+    """The allowed CPUs: the mask, else the cpuset, else all online, narrowed to `asked`.
 
-    Of a snapshot `asked` may be any CPUs that are online.
+    For a snapshot `asked` may be any CPUs that are online.
     """
     known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
     given = cpuset.EMPTY.union(*known[:1]) or online
@@ -78,7 +78,7 @@ def _allowed(
 
 
 def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limits) -> Node:
-    """macOS, or a container without /sys: the mask if there is one, else the number of CPUs."""
+    """Return the node without /sys, as on macOS: the CPUs of the mask, else only their number."""
     there = limits.mask or allowed or cpuset.EMPTY
     count = os.cpu_count() or 1 if root == "" else 0
     online = there or frozenset(range(count))

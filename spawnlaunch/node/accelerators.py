@@ -1,13 +1,13 @@
-"""Accelerators that are no GPUs: Gaudi, Ascend and TPU. One table says how each is found and shown.
+"""Read accelerators that are no GPUs, Gaudi, Ascend and TPU, by one table.
 
-This was never run on such devices. It follows the sources below, and the tests run it on
+This code was never run on such devices. It follows the sources below, and the tests run it on
 directories that are laid out as these sources describe.
 
 - Gaudi: Documentation/accel/introduction.rst of the kernel (/dev/accel/accel<N>, before 6.2
   /dev/hl<N>); "Multiple Workloads on a Single Docker" in the Gaudi documentation.
 - Ascend: /dev/davinci<N>; ASCEND_RT_VISIBLE_DEVICES in CANN's reference of environment variables.
 - TPU: the PCI ids of jax/_src/hardware_utils.py; TPU_VISIBLE_CHIPS of libtpu. A chip of the later
-  kinds is reached through /dev/vfio/<N>, whose N is the group of its IOMMU and not its number.
+  kinds is reached through /dev/vfio/<N>, where N is the group of its IOMMU and not its number.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Accelerator(records.NamedTuple):
     vendor: str
     pci_vendor: int
     pci_class: int
-    files: tuple[str, ...]  # below /dev, with the number of the device behind it
+    files: tuple[str, ...]  # names below /dev, to which the device's number is added
     variable: str  # lists the devices that a process sees
-    by_position: bool  # whether it counts them in the order of their addresses
+    by_position: bool  # whether the variable counts devices in the order of their addresses
 
 
 TABLE = (
-    # Modules are numbered by their place on the board, which the kernel does not show.
+    # Gaudi's runtime numbers modules by their place on the board, which the kernel does not show.
     Accelerator("habana", pci.HABANA, pci.ACCELERATOR, ("accel/accel", "hl"),
                 "HABANA_VISIBLE_MODULES", False),
     Accelerator("huawei", pci.HUAWEI, pci.ACCELERATOR, ("davinci",),
@@ -45,9 +45,9 @@ BY_VENDOR = {each.vendor: each for each in TABLE}
 
 
 def read(bus: pci.Bus, dev: str | None) -> Iterator[hardware.Device]:
-    """The accelerators in the order of their addresses, one vendor's after the other's.
+    """The accelerators of each vendor in turn, in the order of their addresses.
 
-    `dev` is /dev, None for a snapshot. The N-th of a vendor is taken to be the N-th device file.
+    `dev` is /dev, None for a snapshot. The N-th accelerator of a vendor has the N-th device file.
     """
     for kind in TABLE:
         numbers = None if dev is None else _numbers(dev, kind)

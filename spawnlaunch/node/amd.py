@@ -1,6 +1,6 @@
-"""AMD devices, as the kernel's compute driver (KFD) numbers them, which is ROCm's order.
+"""Read AMD devices in the order of the kernel's compute driver (KFD), which is ROCm's order.
 
-/sys/class/kfd/kfd/topology/nodes/<N>/properties, of which these lines are used:
+They are in /sys/class/kfd/kfd/topology/nodes/<N>/properties, of which these lines are used:
 
     simd_count 440            0 for a CPU
     location_id 49408         bus << 8 | device << 3 | function, here c1:00.0
@@ -11,9 +11,10 @@
 Sources: drivers/gpu/drm/amd/amdkfd/kfd_topology.c of the kernel; "GPU isolation techniques" in the
 ROCm documentation. Partitions of an MI300 are KFD nodes that share one PCI address: some kernels
 write the partition into the function bits or above bit 28 of location_id, so a function that PCI
-does not have means function 0. A node that the control group forbids cannot be read: its device is
-on the PCI bus alone. Without KFD (a snapshot of sysfs may lack it) the compute classes of the PCI
-bus are taken; a display adapter of class 0300 is not, for KFD alone knows whether ROCm can use it.
+does not have means function 0. A node that the control group forbids cannot be read: only the PCI
+bus shows its device. Without KFD (a snapshot of sysfs may lack it) the functions of compute classes
+on the PCI bus are the devices; a display adapter of class 0300 is none, as only KFD knows whether
+ROCm can use it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VENDOR = "amd"
 
 
 def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardware.Device]:
-    """The AMD devices that ROCm can see, in ROCm's order; then those that it cannot.
+    """The AMD devices that ROCm can see, in ROCm's order, then the other AMD devices.
 
     `dev` is /dev, None for a snapshot.
     """
@@ -47,7 +48,7 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardware.De
 def _driven(
     root: str, nodes: list[int], addresses: set[str], dev: str | None
 ) -> list[hardware.Device]:
-    """What KFD shows; several devices on one address are its partitions."""
+    """The devices that KFD shows; several devices with one address are its partitions."""
     found: list[hardware.Device] = []
     for node in nodes:
         lines = sysfs.fields(f"{root}{sysfs.KFD_NODES}/{node}/properties").items()

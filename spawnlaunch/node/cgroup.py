@@ -1,9 +1,9 @@
-"""What this process may use: its CPU mask, its control group's cpuset, CPU time and memory.
+"""Read the limits of this process: its CPU mask, its control group's cpuset, CPU time and memory.
 
 Sources: proc_pid_status(5) for Cpus_allowed_list and Mems_allowed_list; cpuset(7) and
 Documentation/admin-guide/cgroup-v1/cpusets.rst for version 1; cgroup-v2.rst for version 2.
 The kernel intersects every mask with the cpuset, so on a live system the mask alone is enough; the
-cpuset tells how far the mask could be widened, and in a snapshot it may be all that was kept.
+cpuset shows how far the mask could be widened, and a snapshot may contain the cpuset only.
 
 A quota of CPU time is in cpu.max for version 2 ("max", or microseconds in a period: "200000
 100000"), and in cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us for version 1
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
-# cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.
+# cpuset.effective_cpus too, which may lack CPUs that came back online: hwloc does not use it.
 CPUS = ("cpuset.cpus.effective", "cpuset.cpus", "cpus")
 MEMS = ("cpuset.mems.effective", "cpuset.mems", "mems")
 MEMORY = (("memory.events", "memory.max"), ("memory.oom_control", "memory.limit_in_bytes"))
 
 
 class Limits(records.NamedTuple):
-    """CPUs and NUMA nodes that a process may use; None: not known."""
+    """The CPUs and NUMA nodes that a process may use; None: not known."""
 
     mask: cpuset.CpuSet | None
     cgroup: cpuset.CpuSet | None
@@ -41,22 +41,22 @@ class Limits(records.NamedTuple):
 
 
 class MemoryKills(records.NamedTuple):
-    """How many processes of this control group the kernel has killed for lack of memory."""
+    """The number of processes that the kernel has killed for lack of memory in a control group."""
 
     killed: int
-    path: str  # of the file that says so
+    path: str  # of the file with that number
     limit: int | None  # bytes
 
 
 def read(root: str, online: cpuset.CpuSet) -> Limits:
-    """The limits of this process, or of the one that took the snapshot below `root`.
+    """The limits of this process, or of the process that took the snapshot below `root`.
 
-    The cpuset is not looked for where the mask shows that it takes no CPU away.
+    Where the mask has all CPUs online, the cpuset removes none, and is not read.
     """
     status = sysfs.fields(f"{root}/proc/self/status", ":")
     mask, mems = _listed(status, "Cpus_allowed_list"), _listed(status, "Mems_allowed_list")
     if root == "":
-        with suppress(AttributeError, OSError):  # there is none here, or it is refused
+        with suppress(AttributeError, OSError):  # the system has no such call, or refuses it
             mask = frozenset(machine.sched_getaffinity(0))
     if root == "" and mask and mask >= online and mems is not None:
         return Limits(mask, None, mems)
@@ -73,17 +73,17 @@ def _listed(status: dict[str, str], name: str) -> frozenset[int] | None:
 
 
 def _first(places: list[str], names: tuple[str, ...]) -> cpuset.CpuSet | None:
-    """The first that is not empty: version 2 leaves a file empty where the parent decides."""
+    """The first set that is not empty: version 2 leaves a file empty where the parent decides."""
     return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
 
 
 def directories(root: str, controller: str, process: str = "self") -> list[str]:
-    """Where the files of a controller may be read: the process's group, then its parents.
+    """The directories with a controller's files: the process's group, then its parents.
 
     The controller "" is version 2 itself.
 
-    In a container the path in /proc/self/cgroup may be the host's: what is mounted there is the
-    container's own group, with the groups below it.
+    In a container the path in /proc/self/cgroup may be the host's, while the container's own group
+    is mounted, with the groups below it.
     """
     path = _group(root, controller, process)
     found = []
@@ -97,13 +97,13 @@ def directories(root: str, controller: str, process: str = "self") -> list[str]:
 
 
 def _below(path: str | None, top: str) -> str:
-    """A group's path below the one that is mounted; as it is where that is not above it."""
+    """A group's path below the mounted group; unchanged where the mounted group is not above it."""
     path, top = (path or "").rstrip("/"), top.rstrip("/")
     return path[len(top) :] if f"{path}/".startswith(f"{top}/") else path
 
 
 def _group(root: str, controller: str, process: str = "self") -> str | None:
-    """The process's group; lines read `3:cpuset:/slurm/job_1` (version 1) or `0::/slurm/job_1`."""
+    """The group of a process, from a line such as `3:cpuset:/slurm/job_1`, `0::/` in version 2."""
     groups: dict[str, str] = {}
     for line in (sysfs.text(f"{root}/proc/{process}/cgroup") or "").splitlines():
         if line.count(":") >= 2:
@@ -116,7 +116,9 @@ def _group(root: str, controller: str, process: str = "self") -> str | None:
 
 
 def _mounts(root: str, controller: str) -> list[tuple[str, str]]:
-    """Where its groups are mounted, and which group is: version 2 has no controller of version 1.
+    """The mount points of a controller's groups, each with the mounted group.
+
+    Version 2 counts only where the controller has no mount of version 1.
 
     36 30 0:29 /docker/9f /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu     in mountinfo
     cgroup /sys/fs/cgroup/cpu cgroup ro,nosuid,cpu 0 0                            in mounts
@@ -158,9 +160,9 @@ def read_quotas(root: str = "") -> Iterator[hardware.Quota]:
 
 
 def holds_alone(quota: hardware.Quota) -> bool:
-    """Whether all processes of a quota's group are this one, those above it and those below it.
+    """Whether a quota's group has only this process, its ancestors and its descendants.
 
-    False where one of them cannot be seen.
+    False where a process of the group cannot be seen.
     """
     if not proc.is_proc_ours():
         return False
@@ -175,7 +177,7 @@ def holds_alone(quota: hardware.Quota) -> bool:
 
 
 def _members(group: str) -> Iterator[int]:
-    """The processes of a group and of all groups below it; 0 is one that cannot be seen."""
+    """Yield the pids of a group and of all groups below it; 0: a process that cannot be seen."""
     listed = sysfs.text(f"{group}/cgroup.procs")
     yield from [0] if listed is None else map(int, listed.split())
     for name in sysfs.names(group):
@@ -186,7 +188,7 @@ def _members(group: str) -> Iterator[int]:
 def memory_kills() -> MemoryKills | None:
     """The count of this process's group; None where the kernel does not show it.
 
-    In a container its group is what is mounted: see `directories`.
+    In a container it is the mounted group's: see `directories`.
     """
     group, mounts = _group("", "memory"), _mounts("", "memory")
     for place in (f"{mount}{at}" for mount, top in mounts for at in (_below(group, top), "")):

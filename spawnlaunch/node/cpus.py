@@ -1,15 +1,15 @@
-"""CPUs and how they are grouped: cores, L3 caches, packages, and NUMA nodes with their memory.
+"""Read CPUs and their groups: cores, L3 caches, packages, and NUMA nodes with their memory.
 
 Source: Documentation/admin-guide/cputopology.rst, ABI/testing/sysfs-devices-system-cpu and
 ABI/stable/sysfs-devices-node of the kernel. One file lists a whole group, so it is read for the
 first CPU of a group and not again for the others. `thread_siblings` and `core_siblings` are the
-names of before Linux 5.3, which all kernels still have; they are asked for first.
+names from before Linux 5.3, which all kernels still have; they are tried first.
 
 Kinds of cores: the directories of hybrid processors of Intel, each of which lists its CPUs
 (arch/x86/events/intel/core.c); cpu_capacity, which is 1024 for the fastest cores of an Arm one
 (Documentation/scheduler/sched-capacity.rst); else the highest clock
-(Documentation/admin-guide/pm/cpufreq.rst). acpi_cppc is not asked: it ranks cores of AMD that are
-alike, and each of its files takes the firmware milliseconds.
+(Documentation/admin-guide/pm/cpufreq.rst). acpi_cppc is not used: it ranks cores of AMD that are of
+one kind, and each of its files takes the firmware milliseconds.
 
 A NUMA node without CPUs is ordinary: HBM beside a Xeon Max, CXL memory, or the memory of a GPU that
 is coherent with the CPU (POWER9 with V100, Grace with Hopper), which `numa_status` of the NVIDIA
@@ -34,7 +34,7 @@ CORE = ("thread_siblings_list", "core_cpus_list", "thread_siblings")
 PACKAGE = ("core_siblings_list", "package_cpus_list", "core_siblings")
 SHARED = ("shared_cpu_list", "shared_cpu_map")
 L3_LEVEL = 3
-ALIKE = 0.85  # of the fastest of a kind: favoured cores and unlike dies are one kind
+ALIKE = 0.85  # of the speed of a kind's fastest core: favoured cores and other dies are one kind
 NR_CPUS = 8192  # the most that a kernel is built for (arch/x86/Kconfig); each costs several files
 
 
@@ -50,7 +50,7 @@ def read_online(root: str) -> cpuset.CpuSet:
 def read_isolated(root: str, online: cpuset.CpuSet) -> cpuset.CpuSet:
     """The CPUs that isolcpus= or a cpuset's isolated partition has taken from the scheduler.
 
-    nohz_full= alone, which has a file of its own, stops their clock and leaves them to it.
+    CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
     """
     return online & (sysfs.cpus(f"{root}{CPU_DIR}/isolated") or cpuset.EMPTY)
 
@@ -72,7 +72,7 @@ def read_packages(root: str, online: cpuset.CpuSet) -> tuple[cpuset.CpuSet, ...]
 
 
 def read_l3(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
-    """CPUs that share a cache of level 3. Some CPUs of hybrid parts have none, and no group."""
+    """The groups of CPUs that share a level 3 cache; some CPUs of hybrid parts have none."""
     l3 = _groups(online, lambda cpu: _l3_lists(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
     if not l3 and not sysfs.names(f"{root}{CPU_DIR}/cpu{min(online)}/cache"):
         warnings.append(
@@ -84,7 +84,7 @@ def read_l3(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpus
 def _groups(
     online: cpuset.CpuSet, lists_of: Callable[[int], Sequence[str]]
 ) -> tuple[cpuset.CpuSet, ...]:
-    """Groups of CPUs, each as the first of the CPU's files that names any lists them."""
+    """The groups of CPUs, each from the first of a CPU's files that lists any."""
     groups: list[cpuset.CpuSet] = []
     seen: set[int] = set()
     for cpu in sorted(online):
@@ -95,10 +95,10 @@ def _groups(
 
 
 def _l3_lists(cache: str) -> list[str]:
-    """The files with the CPUs that share the level 3 cache below the directory `cache` of one.
+    """The files, below a CPU's directory `cache`, that list the CPUs with the same level 3 cache.
 
     index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
-    one more level, numbers them in another way.
+    one more level, numbers its caches in another way.
     """
     index: str | None = "index3"
     if sysfs.number(f"{cache}/{index}/level") != L3_LEVEL:
@@ -114,7 +114,7 @@ def _l3_lists(cache: str) -> list[str]:
 def read_kinds(
     root: str, cores: Sequence[cpuset.CpuSet], l3: Sequence[cpuset.CpuSet]
 ) -> tuple[hardware.Kind, ...]:
-    """The kinds of cores, the fastest first; none where all are alike, or nothing tells."""
+    """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown."""
     return (
         _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
         or _by_speed(root, cores, "cpu_capacity", "capacity {}".format)
@@ -125,7 +125,7 @@ def read_kinds(
 def _kinds_of_intel(
     root: str, online: cpuset.CpuSet, l3: Sequence[cpuset.CpuSet]
 ) -> tuple[hardware.Kind, ...]:
-    """Low-power cores that the kernel counts among cpu_atom are told by having no L3."""
+    """The kinds of Intel's hybrid processors; cores of cpu_atom without L3 are low-power cores."""
     fast, small, low = (
         (sysfs.cpus(f"{root}/sys/devices/{name}/cpus") or cpuset.EMPTY) & online
         for name in KINDS_OF_INTEL
@@ -142,7 +142,7 @@ def _kinds_of_intel(
 def _by_speed(
     root: str, cores: Sequence[cpuset.CpuSet], file: str, named: Callable[[int], str]
 ) -> tuple[hardware.Kind, ...]:
-    """Kinds by the number in a file of each core's first CPU; none where one is missing."""
+    """The kinds by a number in a file of each core's first CPU; empty where a file is missing."""
     speeds: dict[int, cpuset.CpuSet] = {}
     for core in cores:
         speed = sysfs.number(f"{root}{CPU_DIR}/cpu{min(core)}/{file}")
@@ -171,7 +171,7 @@ def _in_mhz(khz: int) -> str:
 
 
 def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[hardware.Numa, ...]:
-    """The NUMA nodes below `root` in the order of their ids; CPUs that are offline are left out."""
+    """The NUMA nodes below `root` in the order of their ids, with their online CPUs only."""
     base = root + NODE_DIR
     ids = sysfs.numbers(base, "node")
     if not ids:
@@ -189,7 +189,10 @@ def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[ha
 
 
 def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], ...]:
-    """A row has a column for each online node, also for one that has no directory."""
+    """The distances of a node, from a row with a column for each online node.
+
+    That includes nodes without a directory.
+    """
     words = (sysfs.text(f"{path}/distance") or "").split()
     row = [int(word) for word in words if reading.is_number(word)]
     columns = ids if len(row) == len(ids) else sorted(sysfs.cpus(f"{base}/online") or ids)
@@ -197,14 +200,14 @@ def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], .
 
 
 def _memory(path: str, id: int) -> int | None:
-    """MemTotal in bytes; the line reads `Node 0 MemTotal:  131573308 kB`."""
+    """The MemTotal of a node in bytes, from a line `Node 0 MemTotal:  131573308 kB`."""
     content = sysfs.text(f"{path}/meminfo") or ""
     words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
     return int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
 
 
 def _gpu_memory_nodes(root: str) -> frozenset[int]:
-    """NUMA nodes that are the memory of an NVIDIA GPU; the line reads `Node:  255`."""
+    """The NUMA nodes that are an NVIDIA GPU's memory, from lines such as `Node:  255`."""
     base = root + NVIDIA_GPUS
     said = [sysfs.fields(f"{base}/{g}/numa_status", ":").get("Node", "") for g in sysfs.names(base)]
     return frozenset(int(node) for node in said if reading.is_number(node))

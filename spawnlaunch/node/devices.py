@@ -1,7 +1,7 @@
-"""The devices of a node, of all vendors, in one order: that of their addresses; and its adapters.
+"""Read the devices of all vendors, in the order of their addresses, and the network adapters.
 
 Display adapters of other vendors (the ASPEED or Matrox part of a server's management controller)
-are not devices, whatever their PCI class says.
+are not devices, even with the PCI class of one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "google")
 
-# High-speed adapters: InfiniBand, RoCE and EFA by the first, Slingshot by the second.
+# Classes of high-speed adapters: InfiniBand, RoCE and EFA in the first, Slingshot in the second.
 _NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
 
 
@@ -54,7 +54,7 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
 def _of_all_vendors(
     bus: pci.Bus, dev: str | None, warnings: list[str]
 ) -> Iterator[hardware.Device]:
-    """Each vendor's devices in its runtime's order. A snapshot may lack a function's vendor."""
+    """Yield each vendor's devices in its runtime's order; a snapshot may lack a vendor's id."""
     vendors = {function.vendor for function in bus.graphics}
     if vendors & {pci.NVIDIA, None} or _is_nvidia_elsewhere(bus.root):
         from spawnlaunch.node import nvidia
@@ -75,7 +75,7 @@ def _of_all_vendors(
 
 
 def _is_nvidia_elsewhere(root: str) -> bool:
-    """Whether the driver, or a device file, may name NVIDIA devices that PCI does not show."""
+    """Whether the driver or device files may show NVIDIA devices that PCI does not show."""
     named = sysfs.names(root + cpus.NVIDIA_GPUS)
     files = ("nvidia", "nvhost-gpu", "nvgpu")  # see `nvidia`
     return bool(named) or any(name.startswith(files) for name in sysfs.names(f"{root}/dev"))
@@ -84,8 +84,8 @@ def _is_nvidia_elsewhere(root: str) -> bool:
 def read_nics(bus: pci.Bus) -> tuple[hardware.Nic, ...]:
     """The high-speed network adapters in the order of their addresses.
 
-    Those that no driver has named yet (or whose class directory a snapshot lacks) are taken from
-    the PCI bus where their class or vendor leaves no doubt, under their address.
+    An adapter without a name from a driver (or with a class directory that a snapshot lacks) comes
+    from the PCI bus, where its class or vendor leaves no doubt, and has its address as its name.
     """
     named = {
         os.path.basename(os.path.realpath(f"{bus.root}{directory}/{name}/device")): name

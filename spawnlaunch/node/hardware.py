@@ -1,4 +1,4 @@
-"""What a machine is: frozen records, filled by the readers beside this file.
+"""The frozen records of a machine, which the readers beside this file fill.
 
 An empty tuple or None means "not known" and never "none of them", except where a field says so.
 """
@@ -12,7 +12,7 @@ class Numa(records.NamedTuple):
     """A NUMA node of the kernel."""
 
     id: int
-    cpus: cpuset.CpuSet  # online CPUs; empty where the node has memory alone
+    cpus: cpuset.CpuSet  # online CPUs; empty where the node has memory only
     memory: int | None  # bytes
     distances: tuple[tuple[int, int], ...]  # (NUMA node, distance), 10 being the node itself
     kind: str  # "cpu", "gpu" (the memory of a device), "memory" (no CPUs) or "empty"
@@ -22,12 +22,12 @@ class Device(records.NamedTuple):
     """A device that a rank can own: a GPU, a partition of one, or a tile."""
 
     number: int  # among all devices of the node, in the order of their addresses
-    # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles. Where nothing names
-    # one, the device file: /dev/nvidia0.
+    # The PCI address as sysfs writes it, 0000:c1:00.0; partitions and tiles share one. Where no
+    # address is known, the device file: /dev/nvidia0.
     address: str
     vendor: str  # "nvidia", "amd", "intel", "habana", "huawei" or "google"
     kind: str = "gpu"  # or "partition" or "tile"
-    ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
+    ordinal: int | None = None  # its number in the vendor's runtime; None: it sees no such device
     numa: int | None = None  # NUMA node; None: the firmware does not name it
     local_cpus: cpuset.CpuSet | None = None  # online CPUs next to the device; None: not known
     uuid: str | None = None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
@@ -40,7 +40,7 @@ class Device(records.NamedTuple):
 class Kind(records.NamedTuple):
     """Cores of one speed."""
 
-    name: str  # what tells them: "cpu_core", "cpu_atom", "capacity 1024", "4800 MHz"
+    name: str  # the property that they share: "cpu_core", "cpu_atom", "capacity 1024", "4800 MHz"
     cpus: cpuset.CpuSet
 
 
@@ -54,31 +54,31 @@ class Nic(records.NamedTuple):
 
 
 class Quota(records.NamedTuple):
-    """A quota of CPU time: a control group's processes are throttled once they have used it up."""
+    """A quota of CPU time: the kernel throttles a control group that has used its quota up."""
 
-    cpus: float  # whose time it is
-    path: str  # of the file that says so
+    cpus: float  # the quota as a number of CPUs
+    path: str  # of the file with the quota
 
 
 class Node(records.NamedTuple):
-    """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
+    """The readable facts of one machine; `warnings` has a line for each one that is missing.
 
     `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU;
     each online CPU is in a core.
     """
 
-    cpus_allowed: cpuset.CpuSet  # what may be used; empty where there are no masks, as on macOS
+    cpus_allowed: cpuset.CpuSet  # the usable CPUs; empty where there are no masks, as on macOS
     cpus_online: cpuset.CpuSet
     cores: tuple[cpuset.CpuSet, ...]  # the hardware threads of each physical core
-    # Of the control group's cpuset; None: the mask is all of it.
+    # The CPUs of the control group's cpuset; None: the mask has all of them.
     cpus_cgroup: cpuset.CpuSet | None = None
     # Online CPUs that the scheduler leaves out when it moves threads (isolcpus), allowed or not;
     # empty: there are none.
     isolated: cpuset.CpuSet = cpuset.EMPTY
-    # Of this process's control group and those above it, the innermost first; empty: there is none.
+    # Of this process's control group and the groups above it, the innermost first; empty: none.
     quotas: tuple[Quota, ...] = ()
     l3: tuple[cpuset.CpuSet, ...] = ()
-    kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: all are alike, or not known
+    kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: one kind, or not known
     packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id
     memory_nodes: frozenset[int] = cpuset.EMPTY  # NUMA nodes that this process may allocate from
@@ -88,16 +88,16 @@ class Node(records.NamedTuple):
 
     @property
     def cpus_to_share(self) -> cpuset.CpuSet:
-        """The allowed CPUs that ranks share out: isolated ones only where there are no others."""
+        """The allowed CPUs for the ranks; isolated ones only where there are no others."""
         return self.cpus_allowed - self.isolated or self.cpus_allowed
 
     @property
     def quota(self) -> Quota | None:
-        """The smallest, of which all the processes of its group have a part."""
+        """The smallest quota, which all processes of its group share."""
         return min(self.quotas, key=lambda quota: quota.cpus, default=None)
 
     @property
     def most_workers(self) -> int:
-        """How many workers have the time of a CPU each; one at least."""
+        """The number of workers that can have a CPU's time each; at least one."""
         cpus = len(self.cpus_to_share or self.cpus_online)
         return max(1, min(cpus, int(self.quota.cpus))) if self.quota else cpus

@@ -1,6 +1,6 @@
-"""Intel devices and their tiles.
+"""Read Intel devices and their tiles.
 
-Discrete parts only: a display controller of Intel is one unless it is the graphics of the
+Only discrete parts count: a display controller of Intel is one unless it is the graphics of the
 processor, which is always 0000:00:02 (Documentation/gpu/vgaarbiter.rst and the i915 driver). The
 neural unit of a laptop's processor is a PCI accelerator (drivers/accel/ivpu) and no device.
 A Data Center GPU Max is one PCI function with two tiles, each a device of its own in the
@@ -35,13 +35,13 @@ def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         whole = hardware.Device(0, address, "intel", minor=minor, usable=sysfs.may_open(dev, minor))
         tiles = _tiles(directory)
         found += [whole._replace(kind="tile", partition=i) for i in range(tiles)] or [whole]
-    # A snapshot need not have the drivers' files of any.
+    # A snapshot may have no file of a driver.
     are_shown = dev is not None or any(device.minor is not None for device in found)
     return [device for device in found if device.minor is not None or not are_shown]
 
 
 def _tiles(directory: str) -> int:
-    """How many tiles there are; 0 where the device is not divided."""
+    """The number of tiles of a device; 0 where it is not divided."""
     cards = [card for card in sysfs.names(f"{directory}/drm") if card.startswith("card")]
     counts = [len(sysfs.numbers(f"{directory}/drm/{card}/gt", "gt")) for card in cards]
     most = max(len(sysfs.numbers(directory, "tile")), *counts, 0)

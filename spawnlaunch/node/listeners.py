@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this machine, as far as this user can see. Source: proc(5)."""
+"""Find the process that listens on a TCP port, as far as this user can see. Source: proc(5)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 
 from spawnlaunch.node import proc
 
-LISTENS = "0A"  # of the states in /proc/net/tcp
+LISTENS = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
 def sockets(port: int, pid: str = "self") -> set[str]:
-    """Names of the sockets that listen on a port, in the network of a process."""
+    """The names of the sockets that listen on a port, in the network namespace of a process."""
     found = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in (proc.read(pid, table) or "").splitlines()[1:]:
@@ -21,16 +21,16 @@ def sockets(port: int, pid: str = "self") -> set[str]:
 
 
 def has_one_of(pid: str, names: set[str]) -> bool:
-    """Whether a process has one of these sockets open; not, where it is another user's."""
+    """Whether a process has one of these sockets open; False where it is another user's."""
     directory = f"/proc/{pid}/fd"
     try:
         return any(os.readlink(f"{directory}/{fd}") in names for fd in os.listdir(directory))
     except OSError:
-        return False  # or it has just ended
+        return False  # another user's process, or one that has just ended
 
 
 def who(port: int) -> str:
-    """Who has a port that cannot be had, in words."""
+    """Return in words which process or launch has a port that is in use."""
     names = sockets(port)
     if not names:
         return "another launch, which has chosen it"

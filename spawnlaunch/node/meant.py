@@ -1,10 +1,10 @@
-"""The list of devices that was meant, where a variable has none that a runtime reads as one.
+"""Correct a variable's list of devices that a runtime does not read as a list.
 
     0-1, 0:1, 0;1, '0 1', [0,1], "0,1"    0,1
     all                                   0,1,2,3 of four
     cuda:0, gpu1                          0; 1
 
-Imported where such a variable does not show what it seems to.
+Imported only where a variable has such a value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SPAN = re.compile(r"(\d{1,4})(?:\s*(?:-|\.\.)\s*(\d{1,4}))?")
 
 
 def devices(value: str, count: int) -> str:
-    """The numbers, of so many devices, with commas; "": nobody can tell.
+    """Return the numbers that a value means, of `count` devices, with commas; "": not certain.
 
     >>> devices("0-2", 4), devices("ALL", 2), devices("['0' 1]", 2), devices("cuda:0;cuda:1", 2)
     ('0,1,2', '0,1', '0,1', '0,1')

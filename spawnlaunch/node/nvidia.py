@@ -1,17 +1,17 @@
-"""NVIDIA devices: graphics functions of vendor 10de, and what the driver says of them.
+"""Read NVIDIA devices: graphics functions of vendor 10de, and the driver's files about them.
 
-/proc/driver/nvidia/gpus/0000:c1:00.0/information, of which these lines are used:
+They are /proc/driver/nvidia/gpus/0000:c1:00.0/information, of which these lines are used:
 
     GPU UUID:        GPU-029490c8-a116-638b-7018-1a6b7a9002ef
     Device Minor:    0
 
 A container shows every device of the host in sysfs, but only its own as /dev/nvidia<minor> (and,
-made by NVIDIA's own container tools, only its own below /proc/driver/nvidia/gpus). A control group
-leaves the files there and forbids them: access(2) asks it, without opening the device, which would
-wake a sleeping one. With CUDA_DEVICE_ORDER=PCI_BUS_ID the runtime counts by address.
+with NVIDIA's own container tools, only its own below /proc/driver/nvidia/gpus). A control group
+leaves the files there and forbids their use: access(2) checks that without opening the device,
+which would wake a sleeping one. With CUDA_DEVICE_ORDER=PCI_BUS_ID the runtime counts by address.
 
-A sandbox without /sys/bus/pci has devices too, which the driver names, or the device files alone.
-The GPU of a Tegra board is on no bus: /dev/nvidia0, or /dev/nvhost-gpu and /dev/nvgpu.
+A sandbox without /sys/bus/pci has devices too, which the driver or only the device files show. The
+GPU of a Tegra board is on no bus: /dev/nvidia0, or /dev/nvhost-gpu and /dev/nvgpu.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OF_A_BOARD = ("nvhost-gpu", "nvgpu")
 
 
 def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
-    """The NVIDIA devices in the order of their addresses, or of their minors where none has one.
+    """The NVIDIA devices in the order of their addresses, or of their minors without addresses.
 
-    `dev` is /dev, None for a snapshot: it may have the files, and nobody can open them.
+    `dev` is /dev, None for a snapshot: its device files cannot be opened.
     """
     base = bus.root + cpus.NVIDIA_GPUS
     # The driver may write an address in capitals, and sysfs never does.
@@ -46,9 +46,10 @@ def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
 
 
 def _is_hidden(bus: pci.Bus, function: pci.Function) -> bool:
-    """Whether the driver may serve a function that it does not name here, as in a container.
+    """Whether the driver may serve a function that its files do not show, as in a container.
 
-    Else it is no device: a display card that the driver is too new for, one of a virtual machine.
+    If not, it is no device: a display card that the driver no longer supports, or one that is given
+    to a virtual machine.
     """
     driver = bus.driver(function.address)
     return driver == "nvidia" if driver else function.pci_class != pci.VGA
@@ -65,7 +66,7 @@ def _device(
         usable: bool | None = False
     elif known is not None and nodes is not None:
         usable = _may_open(nodes.get(known), dev)
-    else:  # without any device file none can be opened
+    else:  # without a device file no device can be opened
         usable = False if nodes == {} else None
     return hardware.Device(
         number=0,
@@ -80,7 +81,7 @@ def _device(
 def _device_nodes(root: str, dev: str | None) -> dict[int, str] | None:
     """The device files by minor; None where the driver is loaded and has not made any yet.
 
-    None too for a snapshot without them: they need not have been copied.
+    None too for a snapshot without them, as they may not have been copied.
     """
     directory = dev or f"{root}/dev"
     nodes = {minor: f"{directory}/nvidia{minor}" for minor in sysfs.numbers(directory, "nvidia")}
@@ -89,7 +90,7 @@ def _device_nodes(root: str, dev: str | None) -> dict[int, str] | None:
 
 
 def _of_files(root: str, nodes: dict[int, str] | None, dev: str | None) -> list[hardware.Device]:
-    """The devices that nothing but their device files shows."""
+    """The devices that only their device files show."""
     if nodes:
         return [
             hardware.Device(

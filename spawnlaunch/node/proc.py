@@ -1,8 +1,9 @@
-"""What /proc tells of processes: which there are, whose they are, and what they do.
+"""Read processes from /proc: their parents, groups, states and environments.
 
-The numbers in /proc are those of the PID namespace that it was mounted in. Where that is not ours,
-or nothing is mounted, or a process is hidden (hidepid), only our own children can be known: by
-asking waitid(2). That is enough in the end: what is below a child that is killed becomes our child.
+The pids in /proc are those of the PID namespace that it was mounted in. Where this process is in
+another one, or /proc is not mounted, or processes are hidden (hidepid), only this process's own
+children can be found, with waitid(2). That is enough to end all of them: the children of a killed
+child become this process's children.
 
 Sources: proc(5); pid_namespaces(7); Documentation/filesystems/proc.rst, 3.7 on the `children`
 files, which need CONFIG_PROC_CHILDREN and are replaced by a walk through /proc where they are
@@ -20,17 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3); one module less to import)
+SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3)), without importing errno
 MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h
 
 PF_EXITING, PF_SIGNALED = 0x4, 0x400
 
 
 class Process(records.NamedTuple):
-    """What /proc/PID/stat says that does not change, or tells whose process it is."""
+    """A process with the fields of /proc/PID/stat that identify it and its relatives."""
 
     pid: int
-    dead: bool  # a zombie, or about to be one; not if only its first thread has ended
+    dead: bool  # a zombie, or about to be one; False if only its first thread has ended
     parent: int
     group: int
     session: int
@@ -38,13 +39,13 @@ class Process(records.NamedTuple):
 
 
 def is_proc_ours() -> bool:
-    """Whether process N is what /proc/N shows, and not another one of another PID namespace.
+    """Whether /proc/N shows process N of this process's PID namespace, and not of another one.
 
     `unshare --pid` without --mount-proc leaves the old /proc, and so do some containers. By chance
-    a process may have one number in two namespaces; NSpid lists both.
+    a process may have the same pid in two namespaces; NSpid lists both.
     """
     pid, known = machine.getpid(), machine.remembered
-    if pid not in known:  # by our pid: each fork may be in a namespace of its own
+    if pid not in known:  # by this process's pid: each fork may be in a namespace of its own
         try:
             shown = machine.readlink("/proc/self")
         except OSError:
@@ -58,7 +59,7 @@ def is_proc_ours() -> bool:
 def stat(process: str) -> list[bytes]:
     """The fields of PID/stat, or of PID/task/TID/stat: [n - 1] is number n of proc(5).
 
-    The name may hold spaces and parentheses of its own. Raises OSError.
+    The command name may contain spaces and parentheses. Raises OSError.
     """
     head, _, rest = machine.content(f"/proc/{process}/stat").rpartition(b") ")
     pid, _, name = head.partition(b" (")
@@ -66,7 +67,7 @@ def stat(process: str) -> list[bytes]:
 
 
 def look(pid: int) -> Process | None:
-    """The process of that number; None where there is none, or none to be seen."""
+    """Return the process with this pid; None where there is none, or it cannot be seen."""
     try:
         if not is_proc_ours():
             return _look_at_child(pid)
@@ -79,9 +80,9 @@ def look(pid: int) -> Process | None:
 
 
 def _look_at_child(pid: int) -> Process | None:
-    """The same of a child of this process, without /proc.
+    """Return a child of this process without /proc; None where it cannot be found.
 
-    Its start is not known, nor needed: its number is its own until it is reaped.
+    Its start is unknown and not needed: no other process gets its pid until it is reaped.
     """
     try:
         known = has_ended(pid), machine.getpid(), machine.getpgid(pid), machine.getsid(pid)
@@ -91,7 +92,7 @@ def _look_at_child(pid: int) -> Process | None:
 
 
 def has_ended(child: int) -> bool:
-    """Whether a child of this process is a zombie, which it stays. Raises ChildProcessError."""
+    """Whether a child of this process is a zombie; does not reap it. Raises ChildProcessError."""
     try:
         return machine.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -101,12 +102,12 @@ def has_ended(child: int) -> bool:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether a process has ended, and nobody has waited for it."""
+    """Whether a process is a zombie: it has ended, and its parent has not waited for it."""
     return (status(pid, "State") or "").startswith("Z")
 
 
 def has_children() -> bool:
-    """Whether this process has children, zombies included; True where that cannot be asked."""
+    """Whether this process has children, zombies included; True where that is unknown."""
     try:
         machine.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -125,9 +126,9 @@ def is_stopped(child: int) -> bool:
 
 
 def child_pids(pid: int) -> list[int]:
-    """The numbers of a process's children, zombies included.
+    """The pids of a process's children, zombies included.
 
-    Those of this process's own children stay theirs until they are reaped.
+    A child of this process keeps its pid until it is reaped.
     """
     if not is_proc_ours():
         return _own_pids() if pid == machine.getpid() else []
@@ -140,15 +141,15 @@ def child_pids(pid: int) -> list[int]:
             if machine.access(f"/proc/{pid}/task/{thread}/stat", os.F_OK):
                 return [process.pid for process in everything() if process.parent == pid]
         except OSError as error:
-            _check(error)  # else the thread has ended
+            _check(error)  # any other error means that the thread has ended
     return pids
 
 
 def _own_pids() -> list[int]:
-    """The numbers of this process's children, without /proc: every possible number is tried.
+    """The pids of this process's children without /proc: the function tries every possible pid.
 
-    First the numbers that were given after our own. If no child has one of these, the kernel has
-    started again at low numbers, and all are tried, which takes seconds.
+    First come the pids after this process's own. If no child has one of these, the kernel has
+    started again at low pids, and the function tries all, which takes seconds.
     """
     if not (hasattr(machine, "waitid") and has_children()):
         return []
@@ -157,7 +158,7 @@ def _own_pids() -> list[int]:
 
 
 def _newest_pid() -> int:
-    """The number that a process gets which is started now; 0 where there can be none."""
+    """The pid of a process that is started now; 0 where none can be started."""
     try:
         pid = machine.fork(lambda: machine.exit_now(0))
     except OSError:
@@ -172,13 +173,13 @@ def children(pid: int) -> list[Process]:
 
 
 def everything() -> list[Process]:
-    """Every process that can be seen."""
+    """All processes that can be seen."""
     pids = filter(str.isdigit, _names("/proc") if is_proc_ours() else ())
     return [*filter(None, map(look, map(int, pids)))]
 
 
 def below(roots: Iterable[Process]) -> list[Process]:
-    """The processes, and all their descendants."""
+    """Return these processes and all their descendants."""
     found: dict[int, Process] = {}
     todo = list(roots)
     while todo:
@@ -190,7 +191,7 @@ def below(roots: Iterable[Process]) -> list[Process]:
 
 
 def is_alive(process: Process) -> bool:
-    """Whether a process that was looked at is still there."""
+    """Whether this process still exists, and its pid is not another process's by now."""
     now = look(process.pid)
     return now is not None and now.start == process.start and not now.dead
 
@@ -207,7 +208,7 @@ def environ(pid: int) -> dict[str, str] | None:
 
 
 def read(process: int | str, file: str) -> str | None:
-    """What a file of PID, or of PID/task/TID, says; None where it is gone, or not to be seen."""
+    """The text of a file of PID, or of PID/task/TID; None where it cannot be read."""
     try:
         return os.fsdecode(machine.content(f"/proc/{process}/{file}"))
     except OSError:
@@ -235,10 +236,10 @@ def nearest(names: Collection[str]) -> int | None:
 
 
 def environ_below(names: Collection[str]) -> dict[str, str] | None:
-    """The environment that the nearest such ancestor gave to its child, which is above us.
+    """The environment of the child of the nearest such ancestor, if that child is above this one.
 
-    None where that child is this process, as exec has replaced what it was started with, and where
-    it cannot be read.
+    None where that child is this process itself, as exec has replaced its first environment, and
+    where it cannot be read.
     """
     child = machine.getpid()
     for pid, name in above():
@@ -248,17 +249,17 @@ def environ_below(names: Collection[str]) -> dict[str, str] | None:
     return None
 
 
-# What a process does
+# The state of a process
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
+    """Whether a process has a handler for the signal, and survives it (SigCgt in proc(5))."""
     mask = status(pid, "SigCgt")
     return bool(int(mask or "0", 16) >> (signum - 1) & 1)
 
 
 def is_dying(pid: int) -> bool:
-    """Whether a process ends already, which takes long where it dumps its core or has much memory.
+    """Whether a process is ending; that takes long while it dumps core or frees much memory.
 
     CoreDumping is of Linux 4.15; the flags are in include/linux/sched.h.
     """
@@ -275,19 +276,19 @@ def is_held(pid: int) -> bool:
 
 
 def tracer(pid: int) -> int:
-    """The pid of what traces the process or one of its threads; 0: nothing that can be seen."""
+    """The pid of the tracer of a process or one of its threads; 0: none that can be seen."""
     threads = sysfs.names(f"/proc/{pid}/task") if is_proc_ours() else []
     tracers = (int(status(f"{pid}/task/{each}", "TracerPid") or 0) for each in threads)
     return next(filter(None, tracers), 0)
 
 
 def status(process: int | str, key: str) -> str | None:
-    """What the status file of PID, or of PID/task/TID, says; None: nothing, or not of ours."""
+    """A value in the status file of PID, or of PID/task/TID; None where it cannot be known."""
     return sysfs.fields(f"/proc/{process}/status", ":").get(key) if is_proc_ours() else None
 
 
 def open_fds() -> list[int]:
-    """The descriptors of this process."""
+    """The open descriptors of this process."""
     try:
         candidates = [int(name) for name in machine.listdir("/dev/fd")]
     except OSError:  # there is no /proc
@@ -297,13 +298,13 @@ def open_fds() -> list[int]:
         try:
             machine.fstat(fd)
         except OSError:
-            continue  # the one that listed the directory
+            continue  # the descriptor of the listing itself
         fds.append(fd)
     return fds
 
 
 def _names(directory: str) -> list[str]:
-    """What is in a directory; none where it is gone."""
+    """The entries of a directory; empty where it has gone."""
     try:
         return machine.listdir(directory)
     except OSError as error:
@@ -314,7 +315,7 @@ def _names(directory: str) -> list[str]:
 def _check(error: OSError) -> None:
     """Raise the error again where it is a shortage, and does not mean that a process has ended.
 
-    A guard that cannot look fails then, and the launcher, which has descriptors of its own, looks.
+    Then the guard fails, and the launcher, which has descriptors of its own, takes over.
     """
     if error.errno in SHORTAGES:
         raise error

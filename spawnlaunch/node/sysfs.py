@@ -1,7 +1,7 @@
-"""Small reads below a root directory: a file that is missing or forbidden is None, never an error.
+"""Read small files below a root directory; a missing or forbidden file gives None, no error.
 
-Reading is the launcher's cost: a large node has a thousand of these files, so each is one open,
-one read or two, and one close, without a file object around them.
+These reads are most of the launcher's own time: a large node has a thousand of these files, so each
+is one open, one or two reads and one close, without a file object around them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 
 from spawnlaunch.base import cpuset, machine, reading
 
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # of AMD's compute driver
 
-# How the names of files end that hold a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
-# The others hold lists; what a few old kernels and captured trees have are the masks alone.
+# The ends of the names of files with a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
+# Other files have lists; a few old kernels and snapshots have the masks only.
 _MASKS = ("_siblings", "map", "local_cpus")
 
 _CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
@@ -21,7 +21,7 @@ _MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a lin
 
 
 def text(path: str) -> str | None:
-    """What the file says, stripped."""
+    """The text of a file without surrounding white space; None where it cannot be read."""
     try:
         descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -40,7 +40,7 @@ def text(path: str) -> str | None:
 
 
 def number(path: str) -> int | None:
-    """A number, decimal or with 0x."""
+    """The number in a file, decimal or with 0x; None where there is none."""
     try:
         return int(text(path) or "", 0)
     except ValueError:
@@ -48,7 +48,7 @@ def number(path: str) -> int | None:
 
 
 def cpus(*paths: str) -> cpuset.CpuSet | None:
-    """The CPUs, or NUMA nodes, of the first file that names any, in a list or a mask."""
+    """The CPUs or NUMA nodes of the first file that has any, in a list or a mask."""
     for path in paths:
         content = text(path)
         try:
@@ -71,7 +71,7 @@ def fields(path: str, separator: str | None = None) -> dict[str, str]:
 
 
 def names(path: str) -> list[str]:
-    """The entries of a directory, unordered; none where there is no such directory."""
+    """The entries of a directory, unordered; empty where there is no such directory."""
     try:
         return machine.listdir(path)
     except OSError:
@@ -79,7 +79,7 @@ def names(path: str) -> list[str]:
 
 
 def numbers(path: str, prefix: str) -> list[int]:
-    """The numbers behind the prefix in the entries of a directory, ascending: 0, 1 for gt0, gt1."""
+    """The numbers after the prefix in a directory's entries, ascending: 0, 1 for gt0, gt1."""
     start = len(prefix)
     ends = (name[start:] for name in names(path) if name.startswith(prefix))
     return sorted(int(end) for end in ends if reading.is_number(end))
@@ -88,7 +88,7 @@ def numbers(path: str, prefix: str) -> list[int]:
 def may_open(dev: str | None, minor: int | None) -> bool | None:
     """Whether this process may open the render node below `dev`; None: not known.
 
-    access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
+    access(2) checks the control group too (inode_permission in fs/namei.c of the kernel).
     """
     if dev is None or minor is None:
         return None

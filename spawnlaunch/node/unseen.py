@@ -1,9 +1,9 @@
-"""Why no device is found on a machine on which CUDA may see some all the same.
+"""Explain why no device is found on a machine where CUDA may still see some.
 
 WSL2 shows no GPU in /sys: there is /dev/dxg, and on the PCI bus an adapter of Microsoft
-(1414:008e), which snapshots show. A Tegra board (`nvidia,tegra` in /proc/device-tree/compatible,
-whose words end in a zero byte) and a driver that is loaded have device files, if a container has
-been given them.
+(1414:008e), which snapshots show. A Tegra board (`nvidia,tegra` in /proc/device-tree/compatible, a
+file of words that end in a zero byte) and a loaded driver have device files, but a container may
+not have been given them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WSL_ADAPTER = 0x008E
 
 
 def why_none(root: str) -> str:
-    """One line; empty where nothing says that a device may be here. `root` is of a snapshot."""
+    """Return one line on why; "" where nothing shows a device. `root`: directory of a snapshot."""
     root = root.rstrip("/")
     if os.path.exists(f"{root}/dev/dxg") or (root and _has_wsl_adapter(root)):
         return (

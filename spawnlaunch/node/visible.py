@@ -1,9 +1,9 @@
-"""Which devices a worker will see, and in which order, without asking a vendor's library.
+"""Find the devices that a worker will see, and their order, without a vendor's library.
 
-A worker's runtime is CUDA, ROCm or Level Zero; which one PyTorch was built for is not looked at. On
-a node with devices of several vendors NVIDIA's are taken before AMD's before Intel's, and a line
-says so, unless `--nproc xpu`, `hpu` or `npu` names the vendor. CUDA and ROCm take lists from the
-environment:
+A worker's runtime is CUDA, ROCm or Level Zero; spawnlaunch does not check which one PyTorch was
+built for. On a node with devices of several vendors workers use NVIDIA's before AMD's before
+Intel's, and a line says so, unless `--nproc xpu`, `hpu` or `npu` names the vendor. CUDA and ROCm
+read lists from the environment:
 
     CUDA_VISIBLE_DEVICES=2,0              positions, in the order in which the worker counts them
     CUDA_VISIBLE_DEVICES=GPU-029490c8     the beginning of a UUID that no other device has
@@ -12,8 +12,8 @@ environment:
     CUDA_VISIBLE_DEVICES=0,-1,2           an entry that is no device ends the list
 
 Sources: "CUDA Environment Variables" in the CUDA programming guide; amd_filter_device.cpp of ROCm's
-runtime (ROCR), which takes the same but ends the list at an entry that was there before, where
-CUDA takes the whole list for empty; the Level Zero specification.
+runtime (ROCR), which reads the same but ends the list at a repeated entry, where CUDA treats the
+whole list as empty; the Level Zero specification.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
     Seen: TypeAlias = "tuple[Sequence[Slot], list[str], list[str]]"
 
-Slot = hardware.Device | None  # None: a device is there, but it is not known which
+Slot = hardware.Device | None  # None: some device, but it is not known which
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
 HIP = "HIP_VISIBLE_DEVICES"
-ROCR = "ROCR_VISIBLE_DEVICES"  # acts first, on the devices that KFD shows
-WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
+ROCR = "ROCR_VISIBLE_DEVICES"  # selects first, from the devices that KFD shows
+WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set selects from ROCR's
 # Of CUDA and ROCm: lists that show a process some devices only, in their order.
 UUIDS = ("GPU-", "MIG-")
 DEVICE_LISTS = (CUDA, HIP, ROCR)
 ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
 
-# Whose devices the ranks of a launch have, where --nproc names a vendor; for the workers.
+# Tells workers the vendor of the launch's devices, where --nproc names it.
 DEVICES_OF = "SPAWNLAUNCH_DEVICES_OF"
 _HIDES_ALL = ("", "-1")  # the usual ways to ask for no device
-MOST_DEVICES = 64  # on a node where nobody can count them
+MOST_DEVICES = 64  # assumed for a node where they cannot be counted
 _TWICE = "names a device twice"
 # The files that a process opens to use a device.
 _FILES = {"nvidia": "/dev/nvidia<N>", "amd": "/dev/dri/renderD<N>", "intel": "/dev/dri/renderD<N>"}
@@ -54,28 +54,28 @@ _FILES = {"nvidia": "/dev/nvidia<N>", "amd": "/dev/dri/renderD<N>", "intel": "/d
 class Visible(records.NamedTuple):
     """The devices that a worker sees, in the order in which it counts them."""
 
-    devices: tuple[int | None, ...]  # numbers of Node.devices; None: one that cannot be told
+    devices: tuple[int | None, ...]  # numbers of Node.devices; None: it is not known which
     source: str  # the variables that decided, such as "CUDA_VISIBLE_DEVICES"; empty: none is set
     warnings: tuple[str, ...]
     names: tuple[str, ...] = ()  # of the devices in `variable`; also where /sys shows none of them
-    variable: str = CUDA  # that can show a worker one of them alone
+    variable: str = CUDA  # the variable that can show a worker one device only
     vendor: str = ""  # of the devices, or of those that are here and not seen; "": not known
     asked: str = ""  # the vendor that --nproc names
-    why: str = ""  # why no device is seen, where some are here
-    unset: tuple[str, ...] = ()  # the variables without which some would be
-    meant: str = ""  # an assignment in place of one that is no list, as CUDA_VISIBLE_DEVICES=0,1
+    why: str = ""  # why no device is seen, where the node has some
+    unset: tuple[str, ...] = ()  # the variables without which a worker would see some
+    meant: str = ""  # a corrected assignment where a value is no list: CUDA_VISIBLE_DEVICES=0,1
 
     def device_of(self, local_rank: int) -> int | None:
-        """The number of the device that a local rank uses: rank r the r-th one, and around again.
+        """The number of a local rank's device: rank r has the r-th one, modulo their number.
 
         None: there is none, or it is not known which.
         """
         return self.devices[local_rank % len(self.devices)] if self.devices else None
 
     def alone(self, local_rank: int) -> dict[str, object]:
-        """The variable by which the worker of a local rank sees that device and no other.
+        """The variable that shows the worker of a local rank its own device only.
 
-        Where one hides all devices, they stay hidden.
+        Where a variable hides all devices, they stay hidden.
         """
         if not self.names:
             return {} if self.source else {self.variable: local_rank}
@@ -85,8 +85,8 @@ class Visible(records.NamedTuple):
 def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None = None) -> Visible:
     """The devices that a worker with this environment sees on this node.
 
-    They are of the vendor `asked`, if it has any here; None: of the one that the launcher of this
-    worker was asked for.
+    They are of the vendor `asked`, if the node has any of it; None: of the vendor that the
+    launcher of this worker was asked for.
     """
     if asked is None:
         asked = environ.get(DEVICES_OF, "")
@@ -116,7 +116,7 @@ def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None =
 def _none_selected(
     node: hardware.Node, environ: Mapping[str, str], seen: Visible, count: int
 ) -> Visible:
-    """Its variable selects none of that many devices: why, and how to see some."""
+    """Add why the variable selects none of `count` devices, and how to see some."""
     variable, warnings = seen.variable, seen.warnings
     set_to = f"{variable}={environ[variable]}"
     others = {name: value for name, value in environ.items() if name != variable}
@@ -131,7 +131,7 @@ def _none_selected(
 
 
 def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str], count: int) -> str:
-    """What to type in place of a value that is no list, as 0-1 is none; it ends the warning."""
+    """Return the corrected assignment for a value such as 0-1; add it to that warning."""
     for i, line in enumerate(warnings):
         for name in names:
             if not line.startswith(f"{name}={environ[name]}: "):
@@ -149,14 +149,14 @@ def _counted(count: int, vendor: str) -> str:
 
 
 def counting_cpus(seen: Visible, why: str) -> Visible:
-    """With a line that --nproc auto counts CPUs, in place of the one that has the reason."""
+    """Replace the line with the reason by one that says that --nproc auto counts CPUs."""
     others = (line for line in seen.warnings if why not in line)
     line = f"--nproc auto counts CPUs, for no device is visible: {why}"
     return seen._replace(warnings=(*others, line))
 
 
 def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
-    """A line where no device of a vendor can be used."""
+    """The line for a vendor with devices of which this process can open none."""
     file = _FILES.get(vendor, "")
     if not file:
         from spawnlaunch.node import accelerators
@@ -169,9 +169,9 @@ def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
 def _none_visible(
     devices: Sequence[hardware.Device], vendors: Sequence[str], environ: Mapping[str, str]
 ) -> Visible:
-    """None of the devices can be used; where there are none, the variables may name some.
+    """The result where no device can be used, or where only a variable names some.
 
-    A resource manager may hand out devices that are not there to be read, as in some containers.
+    A resource manager may assign devices that /sys does not show, as in some containers.
     """
     variable = next((name for name in DEVICE_LISTS if name in environ), "")
     if devices:
@@ -191,7 +191,7 @@ def _none_visible(
 
 
 # Each of these returns the devices, the variables that decide (the last may be unset), and the
-# devices' names in the last one: none where they are as they stand there, or are numbers.
+# devices' names in the last one: empty where these are its entries unchanged, or numbers.
 
 
 def _by_cuda(
@@ -200,7 +200,7 @@ def _by_cuda(
     slots = _in_cuda_order(base, environ.get(CUDA_ORDER), warnings)
     if CUDA in environ:
         slots = _listed(CUDA, environ[CUDA], slots, warnings)
-        # A process enumerates one slice, however many it is given (NVIDIA MIG user guide).
+        # A process sees one slice, even if the variable lists several (NVIDIA MIG user guide).
         if environ[CUDA].upper().count("MIG-") > 1:
             warnings.append(
                 f"{CUDA} lists several MIG slices and a process sees the first alone, unless "
@@ -212,9 +212,10 @@ def _by_cuda(
 def _in_cuda_order(
     base: Sequence[hardware.Device], order: str | None, warnings: list[str]
 ) -> Sequence[Slot]:
-    """The devices as CUDA numbers them: by address, as workers are told, unless the user differs.
+    """The devices as CUDA numbers them: by address, unless the user sets another order.
 
-    CUDA's own default puts the fastest first, which matters where the devices are not all alike.
+    Workers get CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's own default puts the fastest first, which
+    matters where the devices are of several models.
     """
     if len({device.model for device in base}) == 1:
         return base
@@ -273,7 +274,7 @@ def _by_level_zero(
         )
     tokens: dict[hardware.Device, list[str]] = {}
     for device, token in sorted((device, token) for token, device in found if device):
-        # A card with several tiles chosen is one device.
+        # In COMPOSITE mode a card is one device, even with several tiles in the list.
         same = [each for each in tokens if composite and each.address == device.address]
         tokens.setdefault([*same, device][0], []).append(token)
     return [*tokens], [ZE_MASK], [*map(",".join, tokens.values())]
@@ -300,7 +301,7 @@ def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | No
 
 
 def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
-    """The devices that the variable's value lists, of `base`, which is in the runtime's order."""
+    """The devices of `base`, which is in the runtime's order, that the variable's value lists."""
     chosen: list[Slot] = []
     for token in _entries(value):
         found = () if _is_of_another_kind(variable, value, token) else _named(variable, token, base)
@@ -326,14 +327,14 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
 
 
 def is_device(entry: str) -> bool:
-    """Whether an entry of a list can be a device, as -1 and Slurm's NoDevFiles cannot."""
+    """Whether an entry of a list can be a device; -1 and Slurm's NoDevFiles cannot."""
     return entry[:1].isdigit() or entry.upper().startswith(UUIDS)
 
 
 def is_one(entry: str) -> bool:
-    """Whether an entry is no more than a number, perhaps with letters behind it, or a word.
+    """Whether an entry is one number, perhaps with letters after it, or one word.
 
-    0-1 and '0 1' seem to be several.
+    0-1 and '0 1' look like several.
     """
     return not (entry[:1].isdigit() and any(each in entry for each in "-:;| \t"))
 
@@ -343,15 +344,18 @@ def _entries(value: str) -> list[str]:
 
 
 def _is_of_another_kind(variable: str, value: str, token: str) -> bool:
-    """Of CUDA's list the first entry says whether it has UUIDs or numbers (found on an H100)."""
+    """Whether an entry of CUDA's list is a number after a UUID, or the reverse (seen on an H100).
+
+    CUDA ends the list there: its first entry decides between numbers and UUIDs.
+    """
     return variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS)
 
 
 def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
-    """The device that an entry of a list names, alone; nothing where it names none.
+    """The one device that an entry of a list names; empty where it names none.
 
-    A MIG slice is part of a device, and its own UUID does not say of which. CUDA takes no UUID in
-    capitals (found on an H100).
+    A MIG slice is part of a device, and its own UUID does not show of which. CUDA accepts no UUID
+    in capitals (seen on an H100).
     """
     case = str if variable == CUDA else str.upper
     entry = case(token)
@@ -367,7 +371,7 @@ def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
 
 
 def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
-    """The only device whose UUID begins so; if none does, it may be one whose UUID is not known."""
+    """The only device with a UUID that begins so; else perhaps one with an unknown UUID."""
     known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
     matches = [device for device, uuid in known if uuid.startswith(beginning)]
     if len(matches) == 1:
@@ -376,5 +380,5 @@ def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str])
 
 
 def _one_of(base: Sequence[Slot]) -> Sequence[Slot]:
-    """A device of these, it is not known which."""
+    """Return a slot for an unknown device of these: None where there are several."""
     return base if len(base) < 2 else [None]

@@ -6,23 +6,23 @@ from spawnlaunch.base import records
 
 
 class Gathering(records.NamedTuple):
-    """How the launchers of several nodes meet, to be told their ranks by one of them."""
+    """How the launchers of several nodes meet; the hub then assigns their ranks."""
 
     host: str  # where they meet
     port: int
-    ports: int  # how many from there on may be it: a computed one may be taken
-    is_hub: bool | None  # at this launcher; None: at the first of those here that listens
+    ports: int  # number of ports to try, from `port` on: a computed port may be in use
+    is_hub: bool | None  # this launcher is the hub; None: the first on this machine that listens
     node_rank: int  # as it was given; -1: by the order of the nodes' names
-    least: int  # nodes that are enough
+    least: int  # number of nodes that is enough to begin
     most: int
     spares: int
     expected: tuple[str, ...]  # names of nodes, where all are known
-    returns: bool  # whatever has made their pods starts lost launchers again; else only a user does
-    return_s: float | None  # how long a lost launcher is waited for; 0: not; None: join_timeout
-    again: bool  # this launcher itself is started again if it fails
+    returns: bool  # the manager of pods restarts a lost launcher; False: only a user does
+    return_s: float | None  # seconds to wait for a lost launcher; 0: none; None: join_timeout
+    again: bool  # the manager restarts this launcher if it fails
     name: str  # of this node
     master_addr: str  # where the user has named one
-    master_port: int  # likewise; 0: a free one
+    master_port: int  # where the user has named one; 0: a free port
 
     @property
     def is_elastic(self) -> bool:

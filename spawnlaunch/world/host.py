@@ -1,15 +1,15 @@
 """This machine in the network: a port for rank 0, and a name by which other nodes can reach it.
 
-A port that was free when it was looked at can be gone when rank 0 listens on it. Two causes, two
-measures. The kernel hands ports of its ephemeral range to any outgoing connection: so none of
-those is taken. And a second launch may look at the same moment: so a launch that has chosen a port
+A port that was free when it was chosen can be in use when rank 0 listens on it, for two reasons.
+The kernel gives ports of its ephemeral range to any outgoing connection: so none of those is
+chosen. And a second launch may choose at the same moment: so a launch that has chosen a port
 holds a lock named after it, an abstract Unix socket, until its process ends. Such a socket lives
 in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). It listens,
-so that the kernel tells whose it is: nobody else can refuse this user a port by its name.
+so that the kernel tells which user has it: another user's socket of that name blocks no port.
 
-gloo takes the address of the host's own name. Many distributions map that to 127.0.1.1, and some
-clusters to an interface that is not there: then the ranks of other nodes never arrive. The
-interface that leads to MASTER_ADDR is the one to use, and it is known where the route to it is.
+gloo uses the address of the host's own name. Many distributions map that name to 127.0.1.1, and
+some clusters to an interface that does not exist: then the ranks of other nodes never connect. The
+interface on the route to MASTER_ADDR is the one to use.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, the second of an interface as well
 MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
-MOST_FOUND = 64  # addresses of a name
+MOST_FOUND = 64  # addresses of one name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
-ASKED = 1024  # times that others may ask whose a name is: nobody accepts these connections
-LISTENS_S = 0.01  # within which whoever has bound a name listens
+ASKED = 1024  # other processes may connect so often to learn the owner; nothing accepts these
+LISTENS_S = 0.01  # seconds within which a process that has bound a name listens
 
 
 class HeldPort(records.NamedTuple):
@@ -47,7 +47,10 @@ class HeldPort(records.NamedTuple):
 
 
 def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
-    """Rank 0 listens here: hold its port, or a free one. Raises UsageError where it is in use."""
+    """Hold the port of rank 0, which listens on this machine, or a free port.
+
+    Raises UsageError where the port is in use and cannot be replaced by another one.
+    """
     world, fact = resolution.world, resolution.sources["master_addr"]
     if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _find_own(fact.value):
         said = (
@@ -71,7 +74,7 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
 
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
-    """Rank 0 ends; the other tasks of a step have the same port by themselves, and wait for it."""
+    """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
     from spawnlaunch.node import listeners  # where a launch ends
 
     world, source = resolution.world, resolution.sources["master_port"].source
@@ -90,11 +93,11 @@ def _in_use(resolution: identity.Resolution, port: int) -> str:
 def renew_port(
     resolution: identity.Resolution, environ: identity.Environ
 ) -> tuple[identity.Resolution, HeldPort | None]:
-    """For workers of one machine that start once more: another port, unless somebody named this.
+    """Choose another port for a restart on one machine, unless the user named the port.
 
-    What listened on the old one may not be quite gone. The caller still has the old HeldPort, so
-    that its port is not chosen again: a port is let go when its HeldPort is freed. Raises
-    UsageError where no port is free.
+    The process that listened on the old port may not have ended yet. The caller still has the old
+    HeldPort, so that its port is not chosen again: a port is released when its HeldPort is freed.
+    Raises UsageError where no port is free.
     """
     if identity.is_named(resolution.sources["master_port"], environ):
         return resolution, None
@@ -112,9 +115,9 @@ def _with_free_port(
 
 
 def check_address(resolution: identity.Resolution) -> identity.Resolution:
-    """Replace an address of rank 0 at which no rank would find it, where all ranks are here.
+    """Replace a rank 0 address that is not this machine's, where all ranks run on this machine.
 
-    Each of them does so: what several tasks find is the same for all.
+    Each of several tasks does so, and all come to the same address.
     """
     fact = resolution.sources["master_addr"]
     if _find_own(fact.value):
@@ -138,7 +141,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
 
 
 def _find_own(name: str) -> bool:
-    """Whether some address of a name is this machine's."""
+    """Whether at least one address of a name belongs to this machine."""
     found = addresses(name, socket.AF_UNSPEC)
     return any(each.startswith("127.") or _is_ours(each) for each in found)
 
@@ -152,9 +155,9 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         seed = int.from_bytes(machine.urandom(4), "little")
     try:
         low, high = map(int, machine.content(EPHEMERAL).split())
-    except OSError:  # it is not known which the kernel gives to outgoing connections
+    except OSError:  # the ephemeral range is unknown
         low, high = 0, -1
-    for is_polite in (True, False):  # somebody may have bound the names of all ports
+    for is_polite in (True, False):  # another user may have bound the names of all ports
         for port in candidates(low, high, seed):
             held = hold_port(port, is_polite)
             if held is not None:
@@ -163,10 +166,11 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
 
 
 def candidates(low: int, high: int, seed: int) -> Iterator[int]:
-    """Ports outside the ephemeral range `low` to `high`; the one to try first comes first.
+    """Yield ports outside the ephemeral range `low` to `high`, in the order to try them.
 
     After CHOSEN_PORTS come COMPUTED_PORTS and all unprivileged ones. A site may have made the
-    ephemeral range so wide that it has all of these: CHOSEN_PORTS are the last as well.
+    ephemeral range so wide that it contains all of these: so CHOSEN_PORTS come once more at the
+    end, whether in the range or not.
     """
     for ports in (master.CHOSEN_PORTS, master.COMPUTED_PORTS, range(1024, 65536)):
         first = seed % len(ports)
@@ -177,16 +181,17 @@ def candidates(low: int, high: int, seed: int) -> Iterator[int]:
 
 
 def claim(name: str, is_polite: bool = False) -> Any | None:
-    """A socket that holds an abstract name (unix(7)) against other processes of this user.
+    """Return a socket that holds an abstract name (unix(7)) against this user's other processes.
 
-    None: one of them has it; with `is_polite`, or somebody else. Else the name of another user is
-    no claim, as anybody can bind any name: the socket has no name then, as in a sandbox.
+    None: one of them has the name, or, with `is_polite`, a process of another user. Without
+    `is_polite` another user's socket is ignored, as any user can bind any name: then the socket
+    that is returned has no name, as in a sandbox.
     """
     lock = None
     try:
         lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         lock.bind(name)
-        lock.listen(ASKED)  # so that whoever finds the name taken can ask by whom
+        lock.listen(ASKED)  # so that a process that finds the name taken can ask which user has it
     except OSError as error:
         if error.errno == errno.EADDRINUSE and (is_polite or _is_own(name)):
             return None
@@ -195,7 +200,7 @@ def claim(name: str, is_polite: bool = False) -> Any | None:
 
 def _is_own(name: str) -> bool:
     """Whether a process of this user has an abstract name."""
-    for _ in range(2):  # it may have bound the name, and not listen yet
+    for _ in range(2):  # that process may have bound the name, and not listen yet
         with suppress(OSError):
             connection, _, uid = machine.connect_local(name)
             connection.close()
@@ -205,9 +210,9 @@ def _is_own(name: str) -> bool:
 
 
 def hold_port(port: int, is_polite: bool = False) -> HeldPort | None:
-    """Hold this port against other launches; None where one has it, or somebody listens there.
+    """Hold this port against other launches; None where one holds it, or a process listens on it.
 
-    Raises OSError where nobody may listen. `is_polite`: see `claim`.
+    Raises OSError where this process may not listen. `is_polite`: see `claim`.
     """
     probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
     lock = probe
@@ -232,9 +237,9 @@ def hold_port(port: int, is_polite: bool = False) -> HeldPort | None:
 def find_interface(
     world: identity.World, environ: identity.Environ, hostname: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What is to be exported to this node's workers and said, where others cannot reach its name.
+    """Return variables and warnings for this node, where other nodes cannot reach its host name.
 
-    Of several nodes; and only where the user has not chosen an interface.
+    For launches on several nodes, and only where the user has not chosen an interface.
     """
     if all(environ.get(name) for name in INTERFACES):
         return {}, ()
@@ -253,10 +258,10 @@ def find_interface(
 
 
 def _find_trap(hostname: str) -> str | None:
-    """What is wrong with the address of this host's name, if anything."""
+    """Return what is wrong with the address of this host's name, or None."""
     found = addresses(hostname)
     if not found and addresses(hostname, socket.AF_INET6):
-        return None  # of the interfaces, only IPv4 addresses are known here
+        return None  # `_interfaces` knows IPv4 addresses only
     if not found:
         return f"host name {hostname} has no address, so other nodes may not reach this one"
     if all(address.startswith("127.") for address in found):
@@ -267,9 +272,10 @@ def _find_trap(hostname: str) -> str | None:
 
 
 def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
-    """The addresses of a name; none where it has none, or can be no name.
+    """The addresses of a name; an empty list where it has none, or is not a valid name.
 
-    The first process of a container has handlers of Python's, which wait for getaddrinfo.
+    Process 1 of a container has signal handlers in Python, which would wait until getaddrinfo
+    returns: there a child looks the name up.
     """
     if machine.getpid() != 1:
         return _addresses(name, family)
@@ -290,11 +296,11 @@ def _addresses(name: str, family: int) -> list[str]:
 
 
 def is_here(name: str, hostname: str) -> bool:
-    """Whether a name is this machine's, or an address of one of its interfaces.
+    """Whether a name is this machine's host name, or has an address of one of its interfaces.
 
-    The name of a pod may be known to nobody yet, itself included.
+    Name servers may not know the name of a pod yet, so the names are compared first.
     """
-    is_address = name.replace(".", "").isdigit()  # of which the first part says nothing
+    is_address = name.replace(".", "").isdigit()  # its part before the first dot is no host name
     if name == hostname or (
         not is_address and name.partition(".")[0] == hostname.partition(".")[0]
     ):
@@ -303,7 +309,7 @@ def is_here(name: str, hostname: str) -> bool:
 
 
 def _is_ours(address: str) -> bool:
-    """Whether an address is this machine's: no other can be bound (ip(7))."""
+    """Whether an address is this machine's: a socket can bind no other (ip(7))."""
     try:
         probe = machine.socket(
             socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM
@@ -320,7 +326,7 @@ def _is_ours(address: str) -> bool:
 
 
 def _interface_towards(host: str, here: dict[str, str]) -> str | None:
-    """The interface with our address on the route to a host; None where it is not certain."""
+    """The interface on the route to a host, by its IPv4 address; None where it is not certain."""
     found = addresses(host)
     if not found or found[0].startswith("127."):
         return None
@@ -335,7 +341,7 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
 
 
 def _interfaces() -> dict[str, str]:
-    """The interface of every IPv4 address of this machine, loopback aside; "" where two have it."""
+    """The interface by IPv4 address, without loopback; "" where two interfaces have the address."""
     from array import array
     from struct import pack, unpack
 

@@ -1,7 +1,7 @@
-"""The records of who am I: facts, resource managers, what is known at first, and the world.
+"""The records of this room: Fact, Manager, Evidence, World and Resolution.
 
-A fact is a value that knows where it came from, and which candidates it was preferred to. A
-manager answers questions from the environment, by a method for each.
+A Fact is a value with its source and its rejected candidates. A Manager has a method for each
+question that it answers from the environment.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Facts: TypeAlias = "dict[str, Fact]"  # by the names of World's fields
 
 TASK, NODE, LOCAL = "task", "node", "local"  # modes
 
-# Kinds of managers, by what they have started where the launcher finds itself:
+# Kinds of managers, by which processes they start:
 TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node)
 NODES = "nodes"  # one launcher per node or pod, never one process per rank
 HOSTS = "hosts"  # nothing: there is a list of hosts, and this is a process on one of them
 
-# What tells a worker who it is, by the names of World's fields; and what only outer launchers set.
+# The variables of a worker, by the names of World's fields; and those that only launchers set.
 RANKS = {
     "RANK": "rank",
     "WORLD_SIZE": "world_size",
@@ -44,12 +44,13 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 # TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
 OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGENT_STORE)
 
-# What a launcher, and no user, sets in a worker: the run's unique id, a dot and the rank where the
-# launcher stays above it; and the worker's own pid, which what it starts does not have.
+# A launcher, and no user, sets these in a worker. MARK: the run's unique id, a dot and the rank,
+# where the launcher stays above the worker. WITNESS: the worker's own pid, which differs from the
+# pid of every process that the worker starts.
 MARK, WITNESS = "SPAWNLAUNCH_WORKER", "SPAWNLAUNCH_WITNESS"
 
 POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
-ITS_OWN_PID = "its own pid"  # stands in a worker's variable until it has one
+ITS_OWN_PID = "its own pid"  # the value of WITNESS until the worker has a pid
 
 
 class Rejected(records.NamedTuple):
@@ -72,7 +73,7 @@ UNKNOWN = Fact(None, "not exported")
 
 
 def is_named(fact: Fact, environ: Environ) -> bool:
-    """Whether somebody said it, by a flag or a variable, and no rule of ours.
+    """Whether a flag or a variable gave this value, and no rule of spawnlaunch.
 
     >>> is_named(Fact(29500, "MASTER_PORT"), {"MASTER_PORT": "29500"})
     True
@@ -83,7 +84,7 @@ def is_named(fact: Fact, environ: Environ) -> bool:
 
 
 def first(candidates: Iterable[Fact | None]) -> Fact | None:
-    """The first candidate there is; the others are the rejected ones.
+    """Return the first candidate that is not None, with the others as its rejected candidates.
 
     >>> first([None, Fact(4, "SLURM_STEP_NUM_TASKS"), Fact(8, "SLURM_NTASKS")])
     Fact(value=4, source='SLURM_STEP_NUM_TASKS', rejected=(Rejected(value=8, source='SLURM_NTASKS...
@@ -99,9 +100,9 @@ def first(candidates: Iterable[Fact | None]) -> Fact | None:
 
 
 def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> Fact | None:
-    """The whole number in a variable; an empty one is no answer.
+    """The whole number in a variable; None where it is empty or not set.
 
-    Raises UsageError where anything else stands there: what a manager says is never guessed.
+    Raises UsageError where the variable has any other text: a manager's answer is never guessed.
     """
     said = environ.get(name, "").strip()
     if not said:
@@ -115,20 +116,20 @@ def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> F
 
 
 def numbers(names: tuple[str, ...], environ: Environ) -> Fact | None:
-    """The number in the first of these variables that is set; the others are rejected ones."""
+    """The number in the first of these variables that is set; the others become rejected."""
     return first(number(name, environ) for name in names)
 
 
 def text(name: str, environ: Environ) -> Fact | None:
-    """The text in a variable; an empty one is no answer."""
+    """The text in a variable; None where it is empty or not set."""
     return Fact(said, name) if (said := environ.get(name, "").strip()) else None
 
 
 class Manager:
-    """A resource manager: how it is recognised, and what it answers.
+    """A resource manager: the variables that show it, and a method for each question.
 
-    Each answer is read from the environment of a process that the manager started, directly or
-    not; None: the manager does not export it.
+    Each method reads the environment of a process that the manager started, directly or not. None:
+    the manager does not export the answer.
     """
 
     name = "no manager"
@@ -136,8 +137,8 @@ class Manager:
     needs: tuple[str, ...] = ()  # variables that must all be set for the manager to be there
     why_no_nnodes = why_no_rank_0_host = why_no_node_0_host = ""  # the beginning of an error
     has_steps = False  # of HOSTS: this is a shell in which tasks can be started
-    gives_ranks = False  # RANK and its like are its own, and left by nobody
-    knows_host = False  # of rank 0 for certain, where it knows one
+    gives_ranks = False  # the manager itself sets RANK and the like; no outer launcher left them
+    knows_host = False  # its `rank_0_host` is certain, where it is not None
     has_task_variables = False  # see `as_task`
 
     def is_present(self, environ: Environ) -> bool:
@@ -195,7 +196,7 @@ class Manager:
         """The port at which ranks meet, where the manager chooses it."""
 
     def reserved_port(self, environ: Environ) -> Fact | None:
-        """A port that the manager keeps free, for users who name none."""
+        """A port that the manager keeps free for this step; used where the user names none."""
 
     def job(self, environ: Environ) -> Fact | None:
         """Text that is the same in every process of a launch and in no other launch."""
@@ -217,11 +218,11 @@ class Manager:
         near: cpuset.CpuSet,
         is_free: bool,
     ) -> str | None:
-        """How to start with more CPUs than are allowed; None where it binds no tasks.
+        """Return how to start with more CPUs than the mask has; None where it binds no tasks.
 
-        "" where it has not set this mask. `tasks` are on this node; `near` are the CPUs of which
-        none is allowed, empty where there are too few; `is_free`: the control group has CPUs beyond
-        the mask.
+        "" where the manager has not set this mask. `tasks`: number of tasks on this node. `near`:
+        the CPUs next to a device of which none is allowed; empty where the mask has too few CPUs.
+        `is_free`: the control group has CPUs beyond the mask.
         """
 
     def as_task(self, world: World, i: int, environ: Environ) -> dict[str, object]:
@@ -241,20 +242,20 @@ NO_MANAGER = Manager()
 
 
 class Capacity(records.NamedTuple):
-    """What this machine has for workers."""
+    """The devices and CPUs of this machine that workers may use."""
 
-    devices: int  # that a worker sees
-    cpus: int  # that are allowed
-    devices_by: str = ""  # the variables that show no other device, as CUDA_VISIBLE_DEVICES
-    vendor: str = ""  # of the devices; "": none is there, or it is not known
-    why: str = ""  # why a worker sees none, though a driver is there
-    unset: tuple[str, ...] = ()  # the variables without which it would see some
+    devices: int  # number of devices that a worker sees
+    cpus: int  # number of allowed CPUs
+    devices_by: str = ""  # the variables that hide the other devices, as CUDA_VISIBLE_DEVICES
+    vendor: str = ""  # of the devices; "": there are none, or it is not known
+    why: str = ""  # why a worker sees no device, though a driver is loaded
+    unset: tuple[str, ...] = ()  # the variables without which a worker would see devices
     meant: str = ""  # what to export in place of a variable that is no list of devices
-    are_counted: bool = True  # False: there may be devices that nobody can count
+    are_counted: bool = True  # False: there may be devices that spawnlaunch cannot count
 
 
 class Evidence(records.NamedTuple):
-    """What a launcher knows before it knows who it is."""
+    """The input from which a launcher derives its World."""
 
     request: flags.Request
     environ: Environ
@@ -264,16 +265,16 @@ class Evidence(records.NamedTuple):
 
     @property
     def any_manager(self) -> Manager:
-        """The manager that counts; where there is none, one that answers nothing."""
+        """The innermost manager; where there is none, a Manager with None for every answer."""
         return self.manager or NO_MANAGER
 
     def typed(self, flag: str, value: object) -> Fact | None:
-        """What a flag says, by the name that it was given by; None where it was not given."""
+        """Return a flag's value as a Fact, with the flag's name as typed; None where not given."""
         return None if value is None else Fact(value, self.request.sources.get(flag, flag))
 
 
 class World(records.NamedTuple):
-    """The place of this launcher's workers in the job.
+    """The ranks of this launcher's workers, the sizes, and the address of rank 0.
 
     `rank` and `local_rank` are those of its first worker; worker i has `rank + i`.
     """
@@ -293,17 +294,17 @@ class World(records.NamedTuple):
 
     @property
     def is_task(self) -> bool:
-        """Whether this process becomes its only worker, and nobody stays above it."""
+        """Whether this process becomes the worker itself, so that no launcher stays above it."""
         return self.mode == TASK
 
     @property
     def has_several_nodes(self) -> bool:
-        """Whether there are ranks elsewhere; how many nodes there are is not always told."""
+        """Whether some ranks are on other nodes; `nnodes` alone may be unknown."""
         return self.world_size > self.local_world_size
 
 
 class Resolution(records.NamedTuple):
-    """The world, and how it was found."""
+    """The World, with the source of each value and the warnings that come of it."""
 
     world: World
     sources: Facts
@@ -312,11 +313,11 @@ class Resolution(records.NamedTuple):
     environ: Environ
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
-    gathering: Gathering | None = None  # of several nodes; the world is told then
-    around: tuple[Manager, ...] = ()  # also those of whose variables some are missing
+    gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
+    around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
 
-    # The answers of the innermost manager around us that has one, not of the one alone that started
-    # us: masks, devices and limits of time hold for this process whoever has started it.
+    # Each answer comes from the innermost manager that has one, even if another has started this
+    # process: masks, devices and time limits of an outer manager hold for this process as well.
 
     def step_devices(self) -> Fact | None:
         """The devices of all tasks on this node: their numbers by PCI address."""

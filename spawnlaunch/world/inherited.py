@@ -1,17 +1,17 @@
-"""What an outer launcher or a shell profile left: rank variables, MASTER_ADDR and MASTER_PORT.
+"""Variables that an outer launcher or a profile left: ranks, MASTER_ADDR and MASTER_PORT.
 
-A stale RANK=0 WORLD_SIZE=1 in a profile would make every task rank 0 of 1. The rank variables are
-therefore always replaced by the derived ones. MASTER_ADDR and MASTER_PORT may be the user's wish,
-as in a batch script that exports them for all its tasks.
+A stale RANK=0 WORLD_SIZE=1 in a profile would make every task rank 0 of 1. The derived rank
+variables therefore always replace the inherited ones. MASTER_ADDR and MASTER_PORT may be the user's
+wish, as in a batch script that exports them for all its tasks.
 
-One launcher for all ranks keeps them where no rank variable beside them contradicts. Several cannot
-ask each other, and must decide alike. A batch script's RANK=$SLURM_PROCID is right in rank 0 and in
-no other rank, so nothing that names a rank, a node or a size counts there: an address is judged by
-itself, and a port is kept.
+One launcher for all ranks keeps the two where no inherited rank variable contradicts. Several
+launchers cannot ask each other, and must come to the same decision. A batch script's
+RANK=$SLURM_PROCID is right in rank 0 and in no other rank, so there no variable of a rank, a node
+or a size is considered: MASTER_ADDR is checked by itself, and MASTER_PORT is kept.
 
 A platform exports RANK, WORLD_SIZE and the two in each of its pods, and there RANK is the pod's. A
-script, a notebook or a shell in which somebody tried something has all four too, and then no other
-pod ever comes.
+script, a notebook or a shell in which a user tried something may have all four too, and then no
+other pod ever connects.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ LEFT = "left by an outer launcher: what stands beside it contradicts"
 
 
 class Inherited(records.NamedTuple):
-    """What is taken of MASTER_ADDR and MASTER_PORT, and what is not."""
+    """The inherited MASTER_ADDR and MASTER_PORT that are kept, and the variables that are not."""
 
     kept: Mapping[str, identity.Fact] = {}  # by variable
     stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
-    rejected: Mapping[str, str] = {}  # why the master's other variables are not taken
+    rejected: Mapping[str, str] = {}  # MASTER_ADDR or MASTER_PORT -> why it is not kept
 
 
 def read_inherited(
     mode: str, it: identity.Evidence, facts: identity.Facts, host: identity.Fact | None
 ) -> Inherited:
-    """What is taken, and what is not.
+    """Sort the inherited variables into kept, stale and rejected ones.
 
     `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority.
-    Of what several launchers inherit only that counts which is equal in all of them: the sizes, and
-    the host where it is certain.
+    Several launchers decide only by values that are equal in all of them: the sizes, and the host
+    where it is certain.
     """
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
@@ -75,7 +75,7 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
     ]
     is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
     if is_alone and mode == identity.LOCAL and names == ["WORLD_SIZE"]:
-        names = []  # the only pod of a job, in which torchrun's users start several workers
+        names = []  # the only pod of a job, in which users of torchrun start several workers
     names += [name for name in identity.OUTER if environ.get(name)]
     if environ.get(identity.AGENT_STORE) == "False":
         names.remove(identity.AGENT_STORE)
@@ -83,7 +83,7 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
 
 
 def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
-    """Why an address cannot be that of rank 0, as far as its text shows; "" where it can."""
+    """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
         return "which are several addresses; type --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
@@ -98,7 +98,7 @@ def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether every machine means itself by this name.
+    """Whether this name or address means the local machine on every machine.
 
     >>> is_loopback("127.0.1.1"), is_loopback("localhost"), is_loopback("node127")
     (True, True, False)
@@ -108,7 +108,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _names(addr: str, host: str) -> bool:
-    """Whether an address is a host's name, with or without a domain or an interface.
+    """Whether an address names this host, with or without a domain or an interface's affix.
 
     >>> [_names(addr, "node1") for addr in ("node1.site", "node1i", "node1-ib.site", "ib-node1")]
     [True, True, True, True]
@@ -121,7 +121,7 @@ def _names(addr: str, host: str) -> bool:
 
 
 def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> identity.Facts:
-    """The facts, with what was replaced among their rejected candidates."""
+    """Return the facts with the replaced variables among their rejected candidates."""
     result = dict(facts)
     ranks = {name: LEFT for name in identity.RANKS if it.stale and name in environ}
     for name, why in {**ranks, **it.rejected}.items():
@@ -133,12 +133,12 @@ def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ
 
 
 def find_warnings(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> list[str]:
-    """The warnings about what is replaced."""
+    """The warnings about inherited variables that are replaced."""
     stale, found = list(it.stale), []
     for name, why in it.rejected.items():
         fact = facts[identity.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
-            continue  # a flag has replaced it, or nothing
+            continue  # a flag has replaced the variable, or nothing has
         if why == LEFT:
             stale.append(f"{name}={environ[name]}")
         else:
@@ -153,11 +153,11 @@ def find_warnings(facts: identity.Facts, it: Inherited, environ: identity.Enviro
 
 
 def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
-    """Why the four are no pod's where a launcher is to start workers; "" where they may be.
+    """Return why a platform cannot have set the four variables for a launcher; "" where it may.
 
-    MASTER_ADDR is this machine, where other pods find nobody. Only Kubeflow's PyTorchJob sets it so
-    in the pod with RANK 0, and is known by Kubernetes' own variable. Who types where the nodes are
-    means them.
+    Then MASTER_ADDR is this machine, which other pods cannot reach by that name. Only Kubeflow's
+    PyTorchJob sets it so, in the pod with RANK 0, and Kubernetes' own variable shows that. A user
+    who gives flags for several nodes means the four.
     """
     typed = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
     by_hand = request.nproc is None or request.standalone or any(t is not None for t in typed)
@@ -173,7 +173,7 @@ def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
 
 
 def taken_for_a_pods(world: identity.World, environ: identity.Environ) -> tuple[str, ...]:
-    """What the launcher of each pod says before it waits: nobody else may be there to say it."""
+    """Return the warning of each pod's launcher before it waits; no other launcher may be there."""
     if world.mode != identity.NODE or world.nnodes == 1:
         return ()
     return (

@@ -1,7 +1,8 @@
-"""Ask for the address of a name in a child process.
+"""Look up the address of a name in a child process.
 
-getaddrinfo(3) takes as long as name servers say nothing, and cannot be interrupted. A thread would
-hold locks of the C library while this process forks. So a child asks, and dies with this process.
+getaddrinfo(3) waits for name servers that do not answer, and cannot be interrupted. A thread would
+hold locks of the C library while this process forks. So a child calls it, and dies with this
+process.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-HAS_CHILDREN = machine.IS_LINUX  # elsewhere a fork may not be what a name needs (getaddrinfo(3))
-MOST_BYTES = 4096  # of an answer; a pipe takes them at once (pipe(7))
-MOST_FOUND = 16  # addresses of a name
+HAS_CHILDREN = machine.IS_LINUX  # elsewhere getaddrinfo(3) may not work after a fork
+MOST_BYTES = 4096  # of an answer; a pipe takes them in one write (pipe(7))
+MOST_FOUND = 16  # addresses of one name
 
 
 def find(names: Sequence[str], port: int, flags: int = 0) -> list[Found]:
@@ -36,7 +37,7 @@ def find(names: Sequence[str], port: int, flags: int = 0) -> list[Found]:
             found = machine.getaddrinfo(name, port, 0, socket.SOCK_STREAM, 0, flags)
         except OSError as error:
             failure = error
-        except UnicodeError:  # such as a part of more than 63 letters, one of which is not ASCII
+        except UnicodeError:  # as for a part of more than 63 letters, one of which is not ASCII
             failure = OSError(0, f"{name} can be no name")
         else:
             return [(family, address) for family, *_, address in found[:MOST_FOUND]]
@@ -44,17 +45,20 @@ def find(names: Sequence[str], port: int, flags: int = 0) -> list[Found]:
 
 
 def numeric(name: str, port: int) -> list[Found]:
-    """What an address stands for; []: it is a name, for which somebody has to be asked."""
+    """Parse a numeric address; [] for a name, which a name server has to look up."""
     with suppress(OSError):
         return find((name,), port, socket.AI_NUMERICHOST)
     return []
 
 
 class Lookup:
-    """One question, and the child that asks it: `fd` can be read once there is an answer."""
+    """A child process that looks up one name; `fd` becomes readable with its answer."""
 
     def __init__(self, ask: Callable[[], Any]) -> None:
-        """`ask` returns what JSON can write, or raises OSError. Raises OSError: no child."""
+        """Start the child. `ask` returns a JSON value or raises OSError.
+
+        Raises OSError where no child can be started.
+        """
         parent = machine.getpid()
         self.fd, outlet = machine.pipe()
         try:
@@ -66,7 +70,7 @@ class Lookup:
         machine.close(outlet)
 
     def answer(self) -> Any:
-        """What was found, once there is something. Raises OSError."""
+        """Return the child's answer, after `fd` is readable. Raises the OSError of the look-up."""
         told = machine.read(self.fd, MOST_BYTES)
         self.end()
         code, why, found = json.loads(told or '[0, "whoever looked it up was killed", null]')
@@ -75,11 +79,11 @@ class Lookup:
         return found
 
     def found(self) -> list[Found]:
-        """The answer of who asked where to connect to. Raises OSError."""
+        """Return the answer as addresses to connect to. Raises OSError."""
         return [(family, tuple(address)) for family, address in self.answer()]
 
     def end(self) -> None:
-        """Nobody waits for the answer, or it has come."""
+        """End the child, with or without its answer."""
         machine.close(self.fd)
         with suppress(OSError):
             machine.kill(self._pid, signal.SIGKILL)
@@ -87,7 +91,10 @@ class Lookup:
 
 
 def _be(ask: Callable[[], Any], parent: int, outlet: int) -> None:
-    """Ask, and answer. What the parent has open is closed here: it ends when the parent ends it."""
+    """Call `ask` in the child and write the answer.
+
+    The child closes the parent's descriptors: a pipe or socket must end when the parent closes it.
+    """
     machine.set_wakeup_fd(-1)
     machine.die_with_parent(parent)
     machine.rename_process("spawnlaunch dns", f"spawnlaunch looks up a name for {parent}")

@@ -1,7 +1,7 @@
-"""Where rank 0 listens: MASTER_ADDR, which every node can reach, and MASTER_PORT, the same on all.
+"""Choose the address and the port of rank 0: MASTER_ADDR and MASTER_PORT.
 
-Nobody can ask anybody here: both are computed by every launcher by itself. The manager in the
-evidence is here the authority: the one whose word counts for that.
+The launchers cannot ask each other yet: so each of them computes both, and all come to the same
+result. In this module the manager in the evidence is the authority: its answers decide.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ LOOPBACK = "127.0.0.1"
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 
-# Both lie below the kernel's default ephemeral range, 32768-60999. Whoever can choose a port keeps
-# out of those that are computed: a job whose port is taken cannot have another one.
+# Both lie below the kernel's default ephemeral range, 32768-60999. A launcher that can choose a
+# port avoids the computed ones: a job whose computed port is in use cannot have another one.
 CHOSEN_PORTS = range(29_501, 30_000)  # above torchrun's, below those of Kubernetes' services
 
 # One port for each pair of job and step. Consecutive steps are neighbours, consecutive jobs lie
@@ -49,9 +49,9 @@ def choose_address(
     host: identity.Fact | None,
     kept: identity.Fact | None,
 ) -> identity.Fact:
-    """MASTER_ADDR, of which `kept` is the inherited one.
+    """Choose MASTER_ADDR; `kept` is the inherited address, `host` the host of rank 0.
 
-    Raises UsageError where nothing names the host of rank 0, or rank 0 knows that it is elsewhere.
+    Raises UsageError where nothing names the host of rank 0, or rank 0 runs on another host.
     """
     suffix, derived = it.request.master_suffix, host
     if host is not None and suffix and mode != identity.LOCAL:
@@ -74,9 +74,9 @@ def choose_address(
 
 
 def _host_alone(fact: identity.Fact, mode: str) -> identity.Fact:
-    """What a variable says, as a flag reads it. Raises UsageError where that is no host.
+    """Check a variable's value as --master-addr is checked. Raises UsageError where it is no host.
 
-    Of several addresses none is taken where all ranks are here: see host.check_address.
+    A list of several addresses stays as it is in local mode: host.check_address replaces it.
     """
     if mode == identity.LOCAL and len(fact.value.split()) > 1:
         return fact
@@ -100,15 +100,15 @@ def _why_no_host(mode: str, it: identity.Evidence) -> str:
 def _typed_addresses(
     mode: str, it: identity.Evidence, facts: identity.Facts
 ) -> list[identity.Fact | None]:
-    """What flags say, the first before the second."""
+    """The addresses that flags give, in the order of precedence."""
     request, by_flag = it.request, it.typed("--master-addr", it.request.master_addr)
     if request.rdzv_endpoint:
         by_flag = _agreed(by_flag, it.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
     alone = mode != identity.TASK and facts["world_size"].value == facts["local_world_size"].value
-    # Of several nodes, the hub hears each one's.
+    # On several nodes each launcher sends its --local-addr to the hub.
     local = it.typed("--local-addr", request.local_addr) if alone else None
     if request.rdzv_backend == "c10d" and request.master_addr is None:
-        return [local, by_flag]  # the endpoint is where launchers meet, who are on one node
+        return [local, by_flag]  # launchers meet at the endpoint; here all are on one node
     return [by_flag, local]
 
 
@@ -127,9 +127,9 @@ def with_suffix(host: str, suffix: str) -> str:
 def choose_port(
     mode: str, it: identity.Evidence, job: identity.Fact | None, kept: identity.Fact | None
 ) -> identity.Fact:
-    """MASTER_PORT, or FREE. Raises UsageError where nothing makes it the same on all nodes.
+    """Choose MASTER_PORT, or FREE. Raises UsageError where nothing makes it equal on all nodes.
 
-    `job` is the authority's name of this launch.
+    `job` is the authority's name of this launch; `kept` is the inherited port.
     """
     request, by_flag = it.request, it.typed("--master-port", it.request.master_port)
     if request.rdzv_endpoint:
@@ -155,7 +155,7 @@ def choose_port(
 
 
 def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
-    """What nodes that are started by hand have. Raises UsageError for tasks of a manager."""
+    """Return torchrun's default port, for nodes started by hand. Raises UsageError for tasks."""
     if mode == identity.TASK and it.manager is not None and it.request.master_addr is None:
         raise errors.UsageError(
             f"{it.manager.name} exports nothing that tells this launch from another; "
@@ -165,9 +165,9 @@ def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
 
 
 def port_of(job: str) -> int:
-    """A port that all processes of one launch compute alike, and other launches otherwise.
+    """Compute a launch's port from its job's name: the same port in all processes of the launch.
 
-    A job's name is such as `JOB.STEP` of Slurm, `JOB.SERVER` of PBS.
+    Other launches have other ports. A job's name is `JOB.STEP` of Slurm or `JOB.SERVER` of PBS.
 
     >>> port_of("1000.0"), port_of("1000.1"), port_of("1001.0")
     (22011, 22012, 22112)
@@ -180,14 +180,14 @@ def port_of(job: str) -> int:
 
 
 def _hash(text: str) -> int:
-    """The same in every process, which ``hash`` is not; 0 for no text."""
+    """Return a number that is the same in every process, unlike ``hash``; 0 for an empty text."""
     return int.from_bytes(text.encode(errors="surrogateescape"), "little")
 
 
 def _agreed(
     by_flag: identity.Fact | None, by_endpoint: identity.Fact | None
 ) -> identity.Fact | None:
-    """One of two flags that say the same. Raises UsageError where they do not."""
+    """Return the value that two flags agree on. Raises UsageError where they differ."""
     if by_flag and by_endpoint and by_flag.value != by_endpoint.value:
         raise errors.UsageError(
             f"{by_flag.source} {by_flag.value}, but {by_endpoint.source} says {by_endpoint.value}; "

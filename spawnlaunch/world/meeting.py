@@ -1,8 +1,9 @@
-"""Where the launchers of several nodes meet, and what each knows of the others before they have.
+"""Find where the launchers of several nodes meet, and what each knows before they do.
 
-One of them, the hub, tells all their ranks once all are there. So nobody has to be told its node
-rank, nodes may have unlike numbers of workers, and MASTER_PORT is a port that is free. The hub is
-node rank 0's launcher where node ranks are known, else the one that has the endpoint's address.
+One launcher, the hub, assigns all ranks once all launchers have connected. So no launcher needs
+its node rank, nodes may have different numbers of workers, and MASTER_PORT is a free port. The
+hub is node rank 0's launcher where node ranks are known, else the launcher with the endpoint's
+address.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from spawnlaunch.cli import flags
 
 PORTS_TRIED = 8
-RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
+RETURN_TIMEOUT_S = 60.0  # enough for a user to see that a launcher is lost, and to start it again
 TOLD = "told by the hub, once all have come"
 
 
@@ -28,9 +29,9 @@ def find(
     job: identity.Fact | None,
     starter: identity.Manager | None,
 ) -> Gathering:
-    """How the launchers of this job meet; `job` is the authority's name of it.
+    """Return how the launchers of this job meet; `job` is the authority's name of it.
 
-    `starter` is what has started this launcher, also where flags overrule all that it says.
+    `starter` is the manager that has started this launcher, even where flags overrule its answers.
     """
     request, address, nnodes = it.request, facts["master_addr"], facts["nnodes"]
     is_static = _is_static(request)
@@ -64,19 +65,19 @@ def find(
 def _ports(
     it: identity.Evidence, port: identity.Fact, job: identity.Fact | None, is_static: bool
 ) -> tuple[int, int]:
-    """Where the launchers meet, and MASTER_PORT, which is FREE unless somebody has named it."""
+    """Return the port where the launchers meet, and MASTER_PORT: FREE unless the user named it."""
     if it.request.master_port == master.FREE and it.request.rdzv_endpoint is None:
         return (master.port_of(job.value) if job else master.STATIC_PORT), master.FREE
     is_hubs = port.source == "--rdzv-endpoint" and not is_static
     if is_hubs or not identity.is_named(port, it.environ) or port.value == master.FREE:
         return port.value, master.FREE
-    # Launchers may know the host by several names; another of its launches has another port.
+    # Launchers may know the host by several names. Another launch on it meets at another port.
     at = master.port_of(job.value if job else str(port.value))
     return at + (at == port.value), port.value
 
 
 def _is_started_again(it: identity.Evidence) -> bool:
-    """Whether whatever has started this launcher does so again if it fails, as it does pods."""
+    """Whether a manager restarts this launcher if it fails, as Kubernetes restarts pods."""
     by_manager = it.manager is not None and it.manager.kind == identity.NODES
     return by_manager or identity.POD in it.environ
 
@@ -84,7 +85,7 @@ def _is_started_again(it: identity.Evidence) -> bool:
 def _is_static(request: flags.Request) -> bool:
     """Whether --rdzv-endpoint is where rank 0 listens, and not where the launchers meet.
 
-    torchrun's backend is static if none is typed; and then node ranks are.
+    torchrun's backend is static where the user gives none; then the user gives node ranks.
     """
     is_default = request.rdzv_backend is None and request.node_rank is not None
     is_static = is_default or request.rdzv_backend == "static"
@@ -92,7 +93,7 @@ def _is_static(request: flags.Request) -> bool:
 
 
 def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int) -> bool | None:
-    """Whether the launchers meet at this one; None: at the first of those here that listens."""
+    """Whether this launcher is the hub; None: the first launcher on this machine that listens."""
     request = it.request
     word = (request.rdzv_conf or {}).get("is_host")
     if word is not None:
@@ -107,9 +108,9 @@ def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int) -> boo
 
 
 def _return_s(request: flags.Request, starter: identity.Manager | None) -> float | None:
-    """How long a lost launcher is waited for; 0: not at all; None: what made its pod starts it.
+    """Seconds to wait for a lost launcher; 0: none; None: its pod's manager restarts it.
 
-    Tasks of srun or mpirun are started once, and whoever waits there burns an allocation.
+    srun and mpirun start a task once, so that waiting for it would waste the allocation.
     """
     said_s, why = request.return_timeout_s, ""
     if not request.max_restarts:
@@ -127,13 +128,13 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
 
 
 def _own_name(it: identity.Evidence) -> str:
-    """This node, as the manager's list of nodes has it."""
+    """The name of this node, as in the manager's list of nodes."""
     name = it.any_manager.own_host(it.environ)
     return _short([name.value if name else it.hostname])[0]
 
 
 def _expected(it: identity.Evidence) -> tuple[str, ...]:
-    """The nodes by name, where the manager lists them and all of them are meant."""
+    """The names of all nodes, where the manager lists them and no flag overrules it."""
     hosts = it.any_manager.hosts(it.environ) or it.any_manager.node_names(it.environ)
     if hosts is None or ranks.is_overruled(it):
         return ()
@@ -141,18 +142,18 @@ def _expected(it: identity.Evidence) -> tuple[str, ...]:
 
 
 def _short(names: Iterable[str]) -> list[str]:
-    """Without their domains; addresses stay."""
+    """The names without their domains; addresses stay as they are."""
     return [n if n[:1].isdigit() else n.partition(".")[0] for n in names]
 
 
 def told_later(facts: identity.Facts, gathering: Gathering) -> identity.Facts:
-    """The facts as far as they are known before the launchers have met."""
+    """Mark the facts that the hub assigns later as unknown or provisional."""
     found = dict(facts)
     if gathering.is_elastic:
         for name in ("rank", "world_size", "nnodes"):
             found[name] = found[name]._replace(source=f"{found[name].source}; {TOLD}")
     if facts["node_rank"].value is None:
-        # What rank 0 says for all is said by a launcher that may be the hub, and by no other.
+        # Rank 0 prints the job's warnings: so only a launcher that may be the hub is given rank 0.
         rank = 0 if gathering.is_hub is not False else facts["local_world_size"].value
         found["rank"] = identity.Fact(rank, f"not known yet; {TOLD}")
         address = found["master_addr"]
@@ -165,7 +166,7 @@ def told_later(facts: identity.Facts, gathering: Gathering) -> identity.Facts:
 
 
 def described(gathering: Gathering) -> str:
-    """Where the launchers meet, for --explain."""
+    """Return where the launchers meet, in words for --explain."""
     here = {True: ", at this launcher", None: ", at the first launcher here that listens"}
     n = f"{gathering.least} to {gathering.most}" if gathering.is_elastic else f"{gathering.most}"
     spares = f" and {gathering.spares} spares" if gathering.spares else ""

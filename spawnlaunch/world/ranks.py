@@ -1,7 +1,7 @@
-"""Mode, rank, sizes and node rank: what the flags and the manager say.
+"""Derive mode, rank, sizes and node rank from the flags and the manager.
 
-Every function takes the evidence and comes to facts, or raises a UsageError that ends in the
-command to type. Nothing else is looked at.
+Every function derives facts from the evidence alone, or raises a UsageError that ends in the
+command to run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def choose_mode(it: identity.Evidence) -> identity.Fact:
-    """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
+    """Choose one of the three modes, with its source. Raises UsageError on a contradiction."""
     request, manager = it.request, it.manager
     if request.standalone:
         return _standalone(request)
@@ -42,7 +42,7 @@ def choose_mode(it: identity.Evidence) -> identity.Fact:
 
 
 def _is_in_a_worker(environ: identity.Environ) -> bool:
-    """Whether this launcher is within a worker, which has a task's variables and is none."""
+    """Whether this launcher runs within a worker, which has a task's variables but is no task."""
     pid = environ.get(identity.WITNESS)
     if pid is None or identity.MARK not in environ:
         return False
@@ -61,7 +61,7 @@ def _refuse_several_launchers(it: identity.Evidence, manager: identity.Manager) 
 
 
 def _standalone(request: flags.Request) -> identity.Fact:
-    """This machine alone."""
+    """Return local mode for --standalone. Raises UsageError where a flag names several nodes."""
     said = (
         ("--nnodes", request.nnodes and request.nnodes.most, 1),
         ("--node-rank", request.node_rank, 0),
@@ -76,7 +76,10 @@ def _standalone(request: flags.Request) -> identity.Fact:
 
 
 def _on_one_node(it: identity.Evidence) -> identity.Fact:
-    """--nnodes 1: in each of several nodes it would make as many jobs of one."""
+    """Return local mode for --nnodes 1.
+
+    Raises UsageError inside a job with several nodes, where each node would be a job of its own.
+    """
     manager, nnodes = it.manager, None
     if manager and manager.kind == identity.TASKS:
         _refuse_several_launchers(it, manager)
@@ -91,7 +94,7 @@ def _on_one_node(it: identity.Evidence) -> identity.Fact:
 
 
 def several_tasks(it: identity.Evidence) -> identity.Fact | None:
-    """The tasks on a node, this one or another, where there are several."""
+    """The number of tasks on this node or another, where it is more than one; else None."""
     here, local_rank = (
         it.any_manager.local_world_size(it.environ),
         it.any_manager.local_rank(it.environ),
@@ -108,7 +111,11 @@ def several_tasks(it: identity.Evidence) -> identity.Fact | None:
 
 
 def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
-    """Inside a job that gives hosts only: one host is local mode, several need a launcher each."""
+    """Choose the mode in a job that lists hosts only: local for one host, node for several.
+
+    Raises UsageError where a shell leaves nodes or tasks of its job idle, and where the number of
+    hosts is unknown.
+    """
     request, manager = it.request, it.manager
     assert manager is not None
     nnodes, tasks = _nodes_of_the_manager(it), it.any_manager.world_size(it.environ)
@@ -134,14 +141,14 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
 
 
 def _ranks_of_this_machine(it: identity.Evidence) -> identity.Facts:
-    """One launcher for all workers."""
+    """The ranks in local mode: one launcher starts all workers."""
     nproc, alone = _count_workers(it), "local mode"
     rank = identity.Fact(0, "first worker of this launcher")
     return _of_a_launcher(it, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone))
 
 
 def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
-    """One process per rank: everything is the manager's answer, or asked for by a flag."""
+    """The ranks in task mode: the manager or a flag gives each value."""
     facts = {
         "rank": _known("rank", it.any_manager.rank(it.environ), it),
         "world_size": _known(
@@ -173,7 +180,7 @@ def _known(
     it: identity.Evidence,
     given: int | None = None,
 ) -> identity.Fact:
-    """The answer to a question that task mode cannot do without. Raises UsageError."""
+    """Return an answer that task mode needs. Raises UsageError where nothing gives it."""
     flag = f"--{question.replace('_', '-')}"
     by_flag = it.typed(flag, given)
     _check_same(by_flag, by_manager)
@@ -187,7 +194,7 @@ def _known(
 
 
 def _check_same(by_flag: identity.Fact | None, derived: identity.Fact | None) -> None:
-    """Raises UsageError where a flag gives another size than what is known without it."""
+    """Raise UsageError where a flag gives another size than the derived one."""
     if by_flag and derived and by_flag.value != derived.value:
         raise errors.UsageError(
             f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
@@ -196,7 +203,11 @@ def _check_same(by_flag: identity.Fact | None, derived: identity.Fact | None) ->
 
 
 def _check_ranks(facts: identity.Facts) -> None:
-    """What is counted from 0 lies below its number, and a part is not larger than the whole."""
+    """Raise UsageError where a rank is not below its size, or a part exceeds the whole.
+
+    That is: rank < world_size, local_rank < local_world_size, node_rank < nnodes, and neither
+    local_world_size nor nnodes exceeds world_size.
+    """
     here = facts["local_world_size"]
     if here.value > values.MOST_LOCAL:
         raise errors.UsageError(
@@ -221,7 +232,7 @@ def _check_ranks(facts: identity.Facts) -> None:
 
 
 def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
-    """One launcher per node: its node rank and the number of nodes make its workers' ranks."""
+    """The ranks in node mode: node rank and number of workers make the ranks of a node."""
     request, nnodes = it.request, _count_nodes(it)
     node_rank = _find_node_rank(it, nnodes)
     nproc = _count_workers(it)
@@ -261,7 +272,11 @@ def _of_a_launcher(
     node_rank: identity.Fact,
     nnodes: identity.Fact,
 ) -> identity.Facts:
-    """--world-size and --local-world-size may be typed, where --nproc has said both already."""
+    """Return the facts of a launcher's workers.
+
+    Raises UsageError where --world-size or --local-world-size differs from the sizes that --nproc
+    gives.
+    """
     for flag, given, derived in (
         ("--world-size", it.request.world_size, world_size),
         ("--local-world-size", it.request.local_world_size, nproc),
@@ -299,7 +314,7 @@ def _count_workers(it: identity.Evidence) -> identity.Fact:
 
 
 def _count_by_word(fact: identity.Fact, capacity: identity.Capacity) -> identity.Fact:
-    """--nproc auto, gpu or cpu, or the kind of one vendor's devices."""
+    """Count workers for a word of --nproc: auto, gpu, cpu or a vendor's kind of device."""
     word, devices, vendor = fact.value, capacity.devices, capacity.vendor
     is_other = word in values.KINDS and vendor != values.KINDS[word]
     may_be_cpus = word == "cpu" or (word == "auto" and capacity.are_counted)
@@ -324,7 +339,7 @@ def _count_by_word(fact: identity.Fact, capacity: identity.Capacity) -> identity
 
 
 def _nproc_as_typed(fact: identity.Fact) -> tuple[str, str]:
-    """A flag with its value, or a variable; and the flag."""
+    """Return the flag or variable with its value, as the user wrote it, and the flag's name."""
     if fact.source.startswith("--"):
         return f"{fact.source} {fact.value}", fact.source
     return f"{fact.source}={fact.value}", "--nproc"
@@ -373,13 +388,13 @@ def _find_node_rank(it: identity.Evidence, nnodes: identity.Fact) -> identity.Fa
 
 
 def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
-    """What says which of the nodes this is."""
+    """Return this node's rank, from --node-rank, the manager or a list of hosts; else None."""
     by_flag = it.typed("--node-rank", it.request.node_rank)
     return identity.first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
 
 
 def _node_rank_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
-    """The number of this node: where there is one launcher on each, their ranks are as good."""
+    """Return the manager's node rank; or, with one launcher per node, the launcher's task rank."""
     by_rank = (
         it.any_manager.rank(it.environ)
         if it.manager and it.manager.kind == identity.TASKS
@@ -401,11 +416,11 @@ def _position(it: identity.Evidence) -> identity.Fact | None:
 
 
 def not_listed(it: identity.Evidence) -> tuple[str, ...]:
-    """A line where a list of hosts does not name this one, which then waits for all of them."""
+    """Return a warning where the list of hosts lacks this host, which then waits for all of it."""
     hosts = it.any_manager.hosts(it.environ)
     if hosts is None or it.request.is_by_hand or known_node_rank(it) is not None:
         return ()
-    if any(name[:1].isdigit() or ":" in name for name in hosts.value):  # one may be this host's
+    if any(name[:1].isdigit() or ":" in name for name in hosts.value):  # an address may be ours
         return ()
     assert it.manager is not None
     return (
@@ -416,10 +431,10 @@ def not_listed(it: identity.Evidence) -> tuple[str, ...]:
 
 
 def is_overruled(it: identity.Evidence) -> bool:
-    """Whether --nnodes and --node-rank make another job than the manager's.
+    """Whether --nnodes and --node-rank describe another job than the manager's.
 
-    Then nothing that it says is the same on all nodes: as where each node's launcher is a step of
-    its own, or a list of hosts was walked by ssh.
+    Then the manager's answers may differ between nodes: as where each node's launcher is a step of
+    its own, or ssh started a launcher on each host of a list.
     """
     if it.manager is None or not it.request.is_by_hand:
         return False

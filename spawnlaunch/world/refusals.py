@@ -1,7 +1,7 @@
-"""Launches that cannot be what their user means: refused, with the lines to type instead.
+"""Refuse launches that the user cannot have meant, with the command lines to run instead.
 
-A line is what the user typed, but for what has to be otherwise.
-Only errors need this, so only they import it.
+Such a line is the user's own command line with the necessary changes.
+Only errors need this module, so only they import it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
+# Flags for one machine or for nodes by hand; a manager gives each launcher these values.
 PLACES = ("--standalone", "--nnodes", "--node-rank")
 CALLED = os.path.abspath(f"{__file__}/../../calling/called.py")
 OTHERS = "(all other options as they were, and no -n)"
@@ -30,7 +30,7 @@ OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 
 
 def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
-    """The command line as it was typed, with other flags."""
+    """Return the user's command line with the flags `more`, and without the flags `without`."""
     flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
     if sys.argv[0] == CALLED:
         return _called(flags, *sys.argv[1:3])
@@ -40,7 +40,7 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
 
 
 def _called(flags: list[str], caller: str, directory: str) -> str:
-    """The command line of the process that called spawnlaunch.launch, and what to call it with."""
+    """Return the command line of the process that called spawnlaunch.launch, and its new call."""
     words = (proc.read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
     # Not the file of --result, which spawnlaunch.launch itself has named.
     pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
@@ -49,24 +49,24 @@ def _called(flags: list[str], caller: str, directory: str) -> str:
 
 
 def alone(request: Request) -> str:
-    """For this machine alone."""
+    """Return the command line for this machine alone."""
     return typed(request, "--standalone", without=PLACES)
 
 
 def as_tasks(request: Request) -> str:
-    """For a task that is a rank."""
+    """Return the command line for one task per rank."""
     return typed(request, without=OF_A_LAUNCHER)
 
 
 def can_be_tasks(request: Request) -> bool:
-    """Whether no flag asks for what needs a launcher above the workers."""
+    """Whether task mode can serve this request: no flag needs a launcher above the workers."""
     return not request.need_parent and (request.log_dir is None or request.redirects is not None)
 
 
 def launcher_per_node(
     request: Request, manager: identity.Manager, environ: identity.Environ, n: int
 ) -> str:
-    """For one launcher on each node, with `n` workers unless the user said how many."""
+    """Return the line for one launcher per node, with `n` workers where --nproc is not given."""
     nproc = () if request.nproc is not None else (f"--nproc={n}",)
     return manager.launchers_line(environ, typed(request, *nproc, without=PLACES))
 
@@ -74,7 +74,7 @@ def launcher_per_node(
 def refuse_several_launchers(
     it: identity.Evidence, manager: identity.Manager, several: identity.Fact
 ) -> None:
-    """A launcher in each of several tasks on a node would start too many workers."""
+    """Raise UsageError for a launcher in each of several tasks on a node: too many workers."""
     request, environ, n = it.request, it.environ, several.value
     lines = [f"one launcher per node: {launcher_per_node(request, manager, environ, n)}"]
     if can_be_tasks(request):
@@ -92,7 +92,7 @@ def refuse_idle_shell(
     nodes: identity.Fact | None,
     tasks: identity.Fact | None,
 ) -> None:
-    """The shell of a job would leave the job's other nodes or tasks unused: srun was forgotten."""
+    """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
     request, environ = it.request, it.environ
     counts = ((nodes, "nodes"), (tasks, "tasks"))
     has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
@@ -108,7 +108,7 @@ def refuse_idle_shell(
 
 
 def refuse_lost(request: Request, missing: Collection[str]) -> None:
-    """Raise UsageError for variables of Slurm that are not here, though others are."""
+    """Raise UsageError where some of Slurm's variables are missing from the environment."""
     names, them = " and ".join(missing), "it" if len(missing) == 1 else "them"
     raise errors.UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which Slurm sets beside "
@@ -118,11 +118,10 @@ def refuse_lost(request: Request, missing: Collection[str]) -> None:
 
 
 def refuse_task_without_variables(request: Request, pid: int, starter: str) -> None:
-    """Raise UsageError where a task of several, below a starter, would not know of the others.
+    """Raise UsageError for one of several tasks that has lost the manager's variables.
 
-    `env -i` takes a manager's variables away, and so does a container that begins with a clean
-    environment. Without them four tasks are four jobs of one rank, which all end well and have
-    computed the same.
+    `env -i` removes them, and so does a container that begins with a clean environment. Without
+    them four tasks are four jobs of one rank, which all succeed and have computed the same.
     """
     manager, size = managers.STARTERS[starter]
     given = proc.environ_below((starter,)) or {}

@@ -1,11 +1,11 @@
-"""Who am I among how many: rank, size, local rank, and where rank 0 listens.
+"""Derive the World: rank, sizes, local rank, and where rank 0 listens.
 
-`resolve_world` walks: which manager started us, which mode that makes, the ranks it gives us, what
-the environment has inherited, and from all that the address and port of rank 0. Each value is a
-Fact, which knows its source. Most answers come from the environment; for some managers
-parent processes or a file of hosts are read. No program is started and no other launcher is asked:
-every launcher of a job comes to the same result by itself. (Where several launchers meet, rank,
-world size and MASTER_PORT are guesses here, and the hub tells the true ones.) `prepare_host` then
+`resolve_world` derives, in this order: the manager that started this process, the mode, the ranks,
+the inherited variables that count, and from all that the address and port of rank 0. Each value is
+a Fact, which knows its source. Most answers come from the environment; for some managers this room
+reads parent processes or a file of hosts. It starts no program and asks no other launcher: every
+launcher of a job comes to the same result by itself. (Where several launchers meet, rank, world
+size and MASTER_PORT are provisional here, and the hub assigns the final ones.) `prepare_host` then
 looks for a port and an interface of this machine.
 """
 
@@ -29,9 +29,9 @@ LEFT_BY_OTHERS = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 def resolve_world(
     request: flags.Request, environ: identity.Environ, hostname: str, capacity: identity.Capacity
 ) -> identity.Resolution:
-    """Derive the world.
+    """Derive the world, with its warnings.
 
-    Raises UsageError on a contradiction, or where something is known to the user only.
+    Raises UsageError on a contradiction, or where only the user knows a value.
     """
     if "SLURM_" in " ".join(environ):
         from spawnlaunch.world.managers import slurm
@@ -50,9 +50,9 @@ def resolve_world(
             found = found[1:]
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
     resolution = _derive(it)
-    # Why they are taken for left says more than that they are replaced.
+    # The reason why variables count as stale says more than the warning that they are replaced.
     warnings = [taken_for_left] if taken_for_left else [*resolution.warnings]
-    if found and (resolution.world.rank == 0 or request.explain):  # who says them
+    if found and (resolution.world.rank == 0 or request.explain):  # only these print warnings
         from spawnlaunch.world.warnings import find_warnings
 
         warnings += find_warnings(it, resolution.world)
@@ -62,11 +62,11 @@ def resolve_world(
 
 
 def _derive(it: identity.Evidence) -> identity.Resolution:
-    """The world, as flags, manager and what is inherited make it."""
+    """Derive the world from the flags, the manager and the inherited variables."""
     request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
     facts = ranks.FIND_RANKS[mode.value](it)
-    # Whose word counts for where rank 0 listens: nobody's, or the manager's.
+    # The authority on where rank 0 listens is the manager, or none.
     is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
     authority = it._replace(manager=None) if is_its_own else it
     job = authority.any_manager.job(authority.environ)
@@ -110,7 +110,7 @@ def _gather(
     job: identity.Fact | None,
     starter: identity.Manager | None,
 ) -> tuple[identity.Facts, Gathering | None]:
-    """How the launchers of several nodes meet, and what is told by that."""
+    """Add how the launchers of several nodes meet, and mark the facts that the hub assigns."""
     request = authority.request
     if request.no_gang:
         if request.spares or request.is_elastic:
@@ -128,7 +128,7 @@ def _gather(
 
 
 def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> identity.Fact:
-    """The same in all launchers of a run; so where nothing names it, it has no name of its own."""
+    """The run's name, equal in all its launchers; "none" where nothing equal in all names it."""
     if it.request.rdzv_id is not None:
         return identity.Fact(it.request.rdzv_id, "--rdzv-id")
     if mode != identity.LOCAL:
@@ -140,14 +140,14 @@ def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> id
     tasks, rank = it.any_manager.world_size(it.environ), it.any_manager.rank(it.environ)
     if tasks is None or tasks.value == 1 or rank is None:
         return job
-    # Each of several tasks is a job of its own.
+    # In local mode each of several tasks is a launch of its own.
     return identity.Fact(
         f"{job.value}-{rank.value}", f"{job.source}, and {rank.source} of this task"
     )
 
 
 def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> None:
-    """Raise UsageError where this is one of several tasks, and has lost all that says so.
+    """Raise UsageError for one of several tasks without any of the manager's variables.
 
     Where stdin is a terminal, a person has started this process, and not as one of several tasks:
     then nothing is checked.
@@ -165,14 +165,14 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
 
 def _is_told(address: identity.Fact, environ: identity.Environ) -> bool:
-    """Whether somebody has named the address of rank 0, or a part of its name."""
+    """Whether a flag or a variable gives the address of rank 0, or a suffix of its name."""
     return identity.is_named(address, environ) or address.source.endswith("--master-suffix")
 
 
 def prepare_host(
     resolution: identity.Resolution, hostname: str
 ) -> tuple[identity.Resolution, HeldPort | None]:
-    """Look at this machine: whether rank 0 can listen here, and others can reach it.
+    """Hold rank 0's port on this machine, and find the interface that other nodes can reach.
 
     Raises UsageError where the port is in use.
     """

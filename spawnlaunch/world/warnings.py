@@ -1,6 +1,6 @@
-"""Traps that bite on real clusters, each named in one line with its remedy.
+"""Warnings about mistakes that are common on clusters, one line each with its remedy.
 
-They are the same on every node of the job, so rank 0 looks for them, and no other.
+They are the same on every node of the job, so only rank 0 looks for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_warnings(it: identity.Evidence, world: identity.World) -> Iterator[str]:
-    """What is to be said of a job of a manager."""
+    """Yield the warnings about a launch inside a manager's job."""
     if it.environ.get("SLURM_JOB_ID") and world.mode == identity.LOCAL:
         yield from _of_a_shell_elsewhere(it, world)
     if world.is_task and world.local_world_size > 1 and not it.request.virtual_local_rank:
@@ -22,7 +22,7 @@ def find_warnings(it: identity.Evidence, world: identity.World) -> Iterator[str]
 
 
 def _of_few_devices(it: identity.Evidence, tasks: int) -> Iterator[str]:
-    """A task sees fewer devices than there are tasks beside it, such as its own alone."""
+    """Warn where a task sees fewer devices than its node has tasks, such as its own device only."""
     devices, vendor = it.capacity.devices, it.capacity.vendor
     if not 0 < devices < tasks or vendor == "google":  # torch has no index of a TPU
         return

@@ -1,5 +1,5 @@
-"""torchrun's names: flags that mean little or nothing here, abbreviations, variables; and others'.
+"""Names of torchrun and other launchers: flags with little or no effect, abbreviations, variables.
 
-Imported where such a name is typed or exported, and nowhere else. docs/torchrun.md has all of them
-in tables, with what each does here.
+Imported only where the user uses such a name. docs/torchrun.md has all of them in tables, with
+their effects here.
 """

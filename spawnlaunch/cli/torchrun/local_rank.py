@@ -1,4 +1,4 @@
-"""Scripts that were written for torch.distributed.launch, and expect --local-rank=N."""
+"""Warn about scripts written for torch.distributed.launch, which expect --local-rank=N."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from spawnlaunch.cli import flags
 
-# add_argument("--local_rank", ...), also as the second of two names; tyro, click and absl apart.
+# add_argument("--local_rank", ...), also as the second of two names, but not tyro, click or absl.
 DECLARED = re.compile(r"""(?:add_argument|option)\([^()]{0,80}?["'](--local[-_]rank)["']""")
-MEANT = ("--local-rank", "--use-env")  # flags: whoever types one needs no warning
+MEANT = ("--local-rank", "--use-env")  # a command line with one of these flags needs no warning
 FROM_ENVIRONMENT = "LOCAL_RANK"  # a script that reads this needs no argument
 
 
 def advice(request: flags.Request, text: str) -> Iterator[str]:
-    """A line for a script of this text, where it declares such an argument and is given none.
+    """Yield a warning about a script of this text that declares the argument and is given none.
 
-    Or one of another spelling, which argparse takes for an unknown one.
+    Or is given one in another spelling, which is unknown to its argparse.
     """
     names, given = DECLARED.findall(text), request.local_rank_arg
     if not names:

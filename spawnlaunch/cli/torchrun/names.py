@@ -1,8 +1,7 @@
-"""torchrun's flags that are none of ours: taken without effect, or with one that another flag has.
+"""torchrun's flags that spawnlaunch lacks: accepted without effect, or with another flag's effect.
 
-A row is one as in the table of `flags`, but its reader returns what is said where the flag was
-typed, or None: nothing is lost. A flag that gets a row in `flags` needs none here, and that one
-counts.
+A row is as in the table of `flags`, but its reader returns the note for a user who gives the flag,
+or None: nothing is lost. A flag with a row in `flags` needs none here, and that row counts.
 
 Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.py of torch 2.13.
 """
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from spawnlaunch.cli import flags
 from spawnlaunch.cli.torchrun import readers
 
-# All flags of torchrun, and the one that torch.distributed.launch has besides.
+# All flags of torchrun, and the additional one of torch.distributed.launch.
 # fmt: off
 TORCHRUN = (
     "--help", "--nnodes", "--nproc-per-node", "--rdzv-backend",
@@ -27,7 +26,7 @@ TORCHRUN = (
     "--signals-to-handle", "--shutdown-timeout", "--virtual-local-rank", "--use-env",
 )
 # fmt: on
-SHORT = ("-r", "-t")  # whose value may follow without a space
+SHORT = ("-r", "-t")  # flags with a value that may follow without a space
 
 
 def _row(
@@ -43,10 +42,10 @@ def _row(
 _METHODS = dict.fromkeys(("spawn", "fork", "forkserver"))
 _ROWS = [
     _row("--monitor-interval", readers.seconds),  # the end of a worker is an event
-    _row("--start-method", _METHODS),  # of functions, which torchrun's own command has none of
-    _row("--event-log-handler", readers.anything),  # --result tells how each rank ended
+    _row("--start-method", _METHODS),  # only for functions, which torchrun's command never starts
+    _row("--event-log-handler", readers.anything),  # --result writes how each rank ended
     _row("--signals-to-handle", readers.signals),
-    _row("--run-path", {}, alone=""),  # the same to the script, but for the process around it
+    _row("--run-path", {}, alone=""),  # no difference for the script, only for its process
     _row("--use-env", {}, alone="", field="local_rank_arg"),
     _row("--duplicate-stdout-filters", readers.filters),
     _row("--duplicate-stderr-filters", readers.filters),
@@ -56,12 +55,12 @@ FLAGS = {row.name: row for row in _ROWS}
 
 
 def flag(name: str) -> flags.Flag | None:
-    """The flag that is called so: one of ours, or else one of torchrun's."""
+    """The flag of this name: spawnlaunch's, or else torchrun's."""
     return flags.spelt(name) or FLAGS.get(name.replace("_", "-"))
 
 
 def split(word: str) -> tuple[str, str, str]:
-    """A flag as torchrun reads it: its whole name, what is between it and its value, and the value.
+    """Split a flag as torchrun does: into its whole name, the separator, and its value.
 
     >>> split("-r3"), split("--nproc_per=2"), split("--stand")
     (('-r', '=', '3'), ('--nproc-per-node', '=', '2'), ('--standalone', '', ''))
@@ -73,7 +72,7 @@ def split(word: str) -> tuple[str, str, str]:
 
 
 def beginning(name: str) -> list[str]:
-    """torchrun's names that begin so.
+    """The names of torchrun's flags that begin with `name`.
 
     >>> beginning("--sta")
     ['--standalone', '--start-method']
@@ -84,6 +83,6 @@ def beginning(name: str) -> list[str]:
 
 
 def _whole(name: str) -> str:
-    """The only name of torchrun's that begins so; else the name itself."""
+    """The only name of torchrun's flags that begins with `name`; else the name itself."""
     found = [] if name in flags.SPELLINGS or name in FLAGS else beginning(name)
     return found[0] if len(found) == 1 else name

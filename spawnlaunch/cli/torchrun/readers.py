@@ -1,7 +1,8 @@
-"""The values of torchrun's flags: a reader for each kind, as in `values`, and what is to be said.
+"""Read the values of torchrun's flags: a reader for each kind, as in `values`, with its note.
 
-A reader raises ValueError where torchrun refuses the value too. What it returns is a note for the
-user, or None: nothing is lost. --rdzv-conf alone, which is a flag of ours too, has a value.
+A reader raises ValueError where torchrun refuses the value too. It returns a note for the user, or
+None: nothing is lost. Only the reader of --rdzv-conf, which is spawnlaunch's flag too, returns a
+value.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ from shlex import quote
 from spawnlaunch.base import reading
 from spawnlaunch.cli import values
 
-OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these end a launch, whatever is typed
+OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these always end a launch
 PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
 
-# What --rdzv-conf may say. Those that need not be read mean nothing here: nobody asks again and
-# again, and there is no store.
+# The keys of --rdzv-conf. Some have no effect here: launchers do not poll, and there is no store.
 TIMES = ("join_timeout", "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
 RENDEZVOUS = (
     *(*TIMES, "is_host", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
     *("use_libuv", "store_type"),
 )
-# Of torch/distributed/elastic/rendezvous/api.py, get_as_bool.
+# As in torch/distributed/elastic/rendezvous/api.py, get_as_bool.
 YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 
@@ -34,11 +34,11 @@ def seconds(text: str) -> None:
     try:
         float(text)
     except ValueError:
-        values.seconds(text)  # says it in words
+        values.seconds(text)  # raises ValueError with the words for the user
 
 
 def signals(text: str) -> str | None:
-    """Names with a comma between them; None where they are torchrun's default."""
+    """Read names separated by commas; None where they are torchrun's default."""
     names = [name.strip() for name in text.split(",")]
     passed_on = [name for name in names if name in PASSED_ON]
     if passed_on:
@@ -51,7 +51,7 @@ def signals(text: str) -> str | None:
 
 
 def filters(text: str) -> str | None:
-    """Words with a comma between them, where a double one is a comma."""
+    """Read words separated by commas; a double comma in a word means a comma."""
     words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
     given = [word for word in words if word]
     if not given:
@@ -64,7 +64,7 @@ def filters(text: str) -> str | None:
 
 
 def no_plugin(text: str) -> None:
-    """Of the plug-ins one is torchrun's own, and what it does without the flag."""
+    """Accept only the plug-in "default", which is torchrun's own."""
     if text == "default":
         return
     raise ValueError(
@@ -74,7 +74,7 @@ def no_plugin(text: str) -> None:
 
 
 def rendezvous(text: str) -> dict[str, str]:
-    """torchrun's --rdzv-conf; the quotes that a shell has left, and names that mean nothing, too.
+    """Read torchrun's --rdzv-conf, also with quotes that a shell has left and unknown keys.
 
     >>> rendezvous("'join_timeout=900,is_host=1'")
     {'join_timeout': '900', 'is_host': '1'}
@@ -96,7 +96,7 @@ def rendezvous(text: str) -> dict[str, str]:
 
 
 def strange(conf: Iterable[str]) -> list[str]:
-    """What is said of the names in --rdzv-conf that mean nothing."""
+    """The note about keys in --rdzv-conf that have no effect."""
     found = sorted({*conf} - {*RENDEZVOUS})
     known = ", ".join(RENDEZVOUS)
     names = f"--rdzv-conf {', '.join(found)}"

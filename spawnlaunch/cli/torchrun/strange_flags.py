@@ -1,6 +1,6 @@
-"""What to type where a flag is none of ours: another launcher's, a slip, or the script's own.
+"""Explain an unknown flag: another launcher's, a mistyped one, or the script's own.
 
-Imported where there is such a flag, and nowhere else.
+Imported only where there is such a flag.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _HOSTS = (
     "--node-rank N --master-addr HOST SCRIPT"
 )
 
-# What to type in place of a flag of accelerate, deepspeed, mpirun or srun. Long names have two
-# hyphens here, and may be typed with one; TYPED stands for the name as it was typed.
+# The replacement for a flag of accelerate, deepspeed, mpirun or srun. Long names have two hyphens
+# here, and users may write one; TYPED stands for the name as the user wrote it.
 OF_OTHERS = {
     **dict.fromkeys(
         ("-n", "--np", "--ntasks", "--num-processes", "--num-gpus", "--gpus"), _WORKERS
@@ -40,9 +40,9 @@ OF_OTHERS = {
 
 
 def advice(word: str, rest: Sequence[str]) -> str:
-    """The error for the flag `word`, in which its value may be, as in --np=2 or -np2.
+    """Return the error for the flag `word`, which may contain its value, as --np=2 or -np2.
 
-    `rest` is what was typed after it.
+    `rest` are the words after it.
     """
     if slip := slips.of_flag(word):
         return slip
@@ -65,7 +65,7 @@ def advice(word: str, rest: Sequence[str]) -> str:
 
 
 def _near(name: str) -> str:
-    """The flag of ours that was meant, or ""; the script's --model is not our --module."""
+    """The flag that was probably meant, or ""; a script's --model is not the --module here."""
     other = [each for flag in flags.FLAGS for each in flag.also]
     ours = [flag.name for flag in flags.FLAGS]
     near = get_close_matches(name, other, 1, 0.9) or get_close_matches(name, ours, 1, 0.75)

@@ -1,9 +1,9 @@
-"""What torchrun reads from the environment: PET_* in place of flags, and a few names besides.
+"""Read torchrun's variables: PET_* in place of flags, and a few others.
 
     PET_NPROC_PER_NODE=4  PET_STANDALONE=1  TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60
 
-A flag that is typed goes before its variable. The five of Kubeflow's pods are not read here, where
-`world` finds that Kubeflow has started this process.
+A flag on the command line takes precedence over its variable. This module does not read the five of
+Kubeflow's pods where Kubeflow has started this process: `world` reads those.
 Source: torch/distributed/argparse_util.py, torch/distributed/elastic/agent/server/.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PREFIX = "PET_"
-# A pod of Kubeflow's has these four (world/managers/kubeflow.py), and the number of workers.
+# A pod of Kubeflow has these four (world/managers/kubeflow.py), and the number of workers.
 POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
 # The rows of ORDER above Kubeflow's (world/managers/__init__.py), which this room may not import;
@@ -40,9 +40,9 @@ NOT_LOOKED_FOR = {
 
 
 def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
-    """The flags that variables stand for and nobody has typed, with values and variables' names.
+    """The flags that only variables give, with their values and the variables' names.
 
-    Raises UsageError for one that does not say yes or no where it should.
+    Raises UsageError for a variable that is neither yes nor no where it should be.
     """
     names_typed = {flag.name for flag, _, _ in typed}
     return (each for each in _exported(environ) if each[0].name not in names_typed)
@@ -70,13 +70,13 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
 
 
 def _of_a_pod(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that Kubeflow has given to this process, which `world` reads."""
+    """The names of the variables that Kubeflow gave this process, which `world` reads."""
     is_pod = all(environ.get(name) for name in POD)
     return OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
 
 
 def variable(long_name: str) -> str:
-    """What torchrun calls a flag in the environment.
+    """The name of torchrun's variable for a flag.
 
     >>> variable("--nproc-per-node")
     'PET_NPROC_PER_NODE'
@@ -85,7 +85,7 @@ def variable(long_name: str) -> str:
 
 
 def fields(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What a Request has of those variables that stand for no flag."""
+    """The fields of a Request that come from variables without a flag."""
     return {
         "notes": tuple(_notes(environ)),
         "prefix_template": environ.get(TEMPLATE, ""),
@@ -93,7 +93,7 @@ def fields(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _notes(environ: Mapping[str, str]) -> Iterator[str]:
-    """What is said of variables that do something under torchrun, and nothing here."""
+    """Yield the notes about variables that have an effect under torchrun only."""
     for name, what in NOT_LOOKED_FOR.items():
         if environ.get(name) not in (None, "", "0"):
             yield f"{name}: {what}; {INSTEAD}"
@@ -102,10 +102,10 @@ def _notes(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
-    """Arguments of the script with ${local_rank} as torchrun fills it in.
+    """Replace ${local_rank} in the script's arguments, as torchrun does.
 
-    In one that names it two dollars are one, as there, so that $$local_rank stays $local_rank. The
-    others are left as they are, where torchrun breaks `sh -c 'kill $$'`.
+    In an argument with that name two dollars become one, as under torchrun, so that $$local_rank
+    gives $local_rank. Other arguments stay as they are, where torchrun breaks `sh -c 'kill $$'`.
 
     >>> substituted(["kill $$", "$local_rank $$$$", "$$local_rank"], "3")
     ('kill $$', '3 $$', '$local_rank')
@@ -121,7 +121,7 @@ def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
 
 
 def filled(template: str, rank: int, local_rank: int, request: flags.Request) -> str:
-    """The prefix of a worker's lines, by torchrun's template."""
+    """Fill in torchrun's template for the prefix of a worker's lines."""
     from string import Template
 
     known = {"role_name": request.role, "rank": rank, "local_rank": local_rank}

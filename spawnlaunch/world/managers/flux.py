@@ -2,7 +2,7 @@
 
     FLUX_TASK_RANK=2  FLUX_JOB_SIZE=4  FLUX_TASK_LOCAL_ID=0  FLUX_JOB_NNODES=2  FLUX_JOB_ID=f4Zx3
 
-It exports neither the tasks on this node nor the number of the node; on one node both are plain.
+It exports neither the number of tasks on this node nor the node's rank; on one node both are known.
 Source: flux-environment(7).
 """
 
@@ -31,7 +31,7 @@ class Flux(identity.Manager):
         return identity.number("FLUX_TASK_LOCAL_ID", environ)
 
     def local_world_size(self, environ: identity.Environ) -> identity.Fact | None:
-        """All tasks on one node; one each where there are as many nodes."""
+        """The number of tasks on this node: all on one node, or one where each node has one."""
         size, nodes = self.world_size(environ), self.nnodes(environ)
         if size is None or nodes is None:
             return None

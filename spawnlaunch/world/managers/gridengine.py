@@ -31,7 +31,7 @@ class GridEngine(identity.Manager):
         return identity.number("NHOSTS", environ) or (None if environ.get(HOSTFILE) else alone)
 
     def job(self, environ: identity.Environ) -> identity.Fact | None:
-        """The tasks of an array have one job's number."""
+        """The job's number, with the task's in an array: all tasks of an array share JOB_ID."""
         task = environ.get("SGE_TASK_ID", "")
         if task in ("", "undefined"):
             return identity.Fact(environ["JOB_ID"], "JOB_ID")

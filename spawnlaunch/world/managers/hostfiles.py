@@ -1,4 +1,4 @@
-"""Files with a line per slot, by which resource managers list the hosts of a job."""
+"""Read files with a line per slot, in which resource managers list the hosts of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeflow Trainer: one launcher per pod, told by torchrun's own variables.
+"""Kubeflow Trainer: one launcher per pod, with torchrun's own variables.
 
     PET_NNODES=2  PET_NPROC_PER_NODE=4  PET_NODE_RANK=1
     PET_MASTER_ADDR=job-node-0-0.job  PET_MASTER_PORT=29400
@@ -23,7 +23,7 @@ NNODES = "PET_NNODES"
 def _flag(
     name: str, read: Callable[[str], int | str], environ: identity.Environ
 ) -> identity.Fact | None:
-    """The value of a variable that has the values of one of our flags. Raises UsageError."""
+    """Read a variable with the reader of one of spawnlaunch's flags. Raises UsageError."""
     try:
         return identity.Fact(read(environ[name]), name) if environ.get(name) else None
     except ValueError as error:
@@ -31,7 +31,7 @@ def _flag(
 
 
 class Kubeflow(identity.Manager):
-    """A pod of Kubeflow Trainer's."""
+    """A pod of Kubeflow Trainer."""
 
     name = "Kubeflow"
     kind = identity.NODES

@@ -1,10 +1,10 @@
 """LSF: a list of hosts, and a process on one of them.
 
-blaunch starts others, which have the same variables.
+blaunch starts processes on the other hosts, with the same variables.
 
     LSB_JOBID=8  LSB_JOBINDEX=0 (of an array: from 1)
     LSB_HOSTS="h1 h1 h2 h2" (not where it would be too long)  LSB_MCPU_HOSTS="h1 2 h2 2"
-    LSB_DJOB_HOSTFILE=/path: a host per slot  LSB_DJOB_RANKFILE=/path: likewise
+    LSB_DJOB_HOSTFILE=/path: a host per slot  LSB_DJOB_RANKFILE=/path: a host per slot
 
 Source: IBM Spectrum LSF's reference of environment variables; blaunch(1).
 """
@@ -42,11 +42,11 @@ class Lsf(identity.Manager):
         return super().is_present(environ) and any(map(environ.get, LISTS))
 
     def hosts(self, environ: identity.Environ) -> identity.Fact | None:
-        """Those of the first list that can be read; each has all hosts."""
+        """The hosts of the first readable list; each list has all hosts."""
         return next(filter(None, (hosts_in(name, environ) for name in LISTS)), None)
 
     def job(self, environ: identity.Environ) -> identity.Fact | None:
-        """The numbers of the job, and of the task in an array (0: it is none)."""
+        """The job's number, and the task's number in an array (LSB_JOBINDEX=0: no array)."""
         names = [n for n in (JOB, ARRAY) if environ.get(n, "") not in ("", "0")]
         return identity.Fact(".".join(environ[name] for name in names), ".".join(names))
 

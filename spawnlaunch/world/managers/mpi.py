@@ -1,6 +1,6 @@
 """Open MPI and Hydra: mpirun or mpiexec, one process per rank.
 
-Neither exports the host of rank 0. Inside a Slurm job it is known from the job's nodes.
+Neither exports the host of rank 0. Inside a Slurm job it comes from the job's list of nodes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from spawnlaunch.world.managers import slurm
 
 
 class Mpi(identity.Manager):
-    """What Open MPI and Hydra have in common."""
+    """A task of an MPI launcher: the answers that Open MPI and Hydra share."""
 
     kind = identity.TASKS
 
     def rank_0_host(self, environ: identity.Environ) -> identity.Fact | None:
-        """The first node of the Slurm job that this is in.
+        """The first node of the surrounding Slurm job; None outside of one.
 
-        mpirun begins with it there, unless it was told otherwise. Every rank has the job's list of
-        nodes, so all derive the same host. Whether rank 0 is there, as it is not under --rankfile
-        or --host with another order, rank 0 sees.
+        By default mpirun places rank 0 there. Every rank has the job's list of nodes, so all derive
+        the same host. Under --rankfile or --host with another order rank 0 is elsewhere: rank 0
+        itself then sees that.
         """
         is_known = environ.get(slurm.JOB_ID) and environ.get(slurm.JOB_NODELIST)
         size, here = self.world_size(environ), self.local_world_size(environ)
-        is_alone = size and here and size.value == here.value  # its ranks may be on any node
+        is_alone = size and here and size.value == here.value  # the one node may be any of the job
         if not is_known or is_alone or environ.get(slurm.HET_SIZE):
             return None
         return slurm.first_of(slurm.JOB_NODELIST, environ)
@@ -35,7 +35,7 @@ class Mpi(identity.Manager):
         return self.rank_0_host(environ)
 
     def own_host(self, environ: identity.Environ) -> identity.Fact | None:
-        """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
+        """This host's name, not SLURMD_NODENAME: Hydra hands that on from mpirun's host."""
         return identity.Fact(os.uname().nodename, "its host name")
 
 
@@ -90,15 +90,15 @@ OPENMPI = OpenMpi()
 #
 #     PMI_RANK=2  PMI_SIZE=4  MPI_LOCALRANKID=0  MPI_LOCALNRANKS=2
 #
-# PMI_RANK alone proves nothing: Slurm's PMI plugins set it too, but not the local pair. Nothing
-# names the nodes or the launch. On one node the launch is known by the process of Hydra that all
-# ranks descend from; inside a Slurm job by the step in which srun has started Hydra's processes on
-# the nodes: each mpiexec starts one, which all ranks are in.
+# PMI_RANK alone proves nothing: Slurm's PMI plugins set it too, but not the local pair. No variable
+# names the nodes or the launch. On one node the pid of Hydra's proxy, the ancestor of all ranks,
+# identifies the launch. Inside a Slurm job the step does: each mpiexec starts one step, in which
+# srun starts Hydra's proxies on the nodes.
 # Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Reference, "Hydra
 # environment variables".
 PMI_SIZE = "PMI_SIZE"
 PMI_LOCAL_SIZE = "MPI_LOCALNRANKS"
-PROXY = "hydra_pmi_proxy"  # what starts the ranks of a node
+PROXY = "hydra_pmi_proxy"  # the process that starts the ranks of a node
 
 
 class Hydra(Mpi):
@@ -120,7 +120,7 @@ class Hydra(Mpi):
         return identity.number(PMI_LOCAL_SIZE, environ)
 
     def job(self, environ: identity.Environ) -> identity.Fact | None:
-        """The proxy's pid, where it is the parent of all ranks: on one node; else Slurm's step."""
+        """The proxy's pid on one node, where it is an ancestor of all ranks; else Slurm's step."""
         pid = proc.nearest((PROXY,)) if environ[PMI_SIZE] == environ[PMI_LOCAL_SIZE] else None
         if pid is None:
             return slurm.job_and_step(environ)

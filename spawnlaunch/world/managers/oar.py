@@ -24,7 +24,7 @@ class Oar(identity.Manager):
         return super().is_present(environ) and any(map(environ.get, FILES))
 
     def hosts(self, environ: identity.Environ) -> identity.Fact | None:
-        """Those of the first file that can be read; each has all hosts."""
+        """The hosts of the first readable file; each file has all hosts."""
         found = (hostfiles.listed_hosts(name, environ) for name in FILES)
         return next(filter(None, found), None)
 

@@ -2,9 +2,9 @@
 
     RANK=1  WORLD_SIZE=4  MASTER_ADDR=job-master-0  MASTER_PORT=23456
 
-One process per rank; with --nproc there is one launcher per container, and RANK is the node's, as
-torchrun's users write it there. The same four beside TORCHELASTIC_RUN_ID are what an outer
-launcher left behind, and no platform's.
+One process per rank; with --nproc there is one launcher per container, and RANK is the node's rank,
+as users of torchrun pass it on there. Where TORCHELASTIC_RUN_ID is set as well, an outer launcher
+left the four, and no platform set them.
 Source: torch.distributed, "Environment variable initialization"; Kubeflow's PyTorchJob.
 """
 
@@ -18,7 +18,7 @@ LOCAL_SIZE = "LOCAL_WORLD_SIZE"
 
 
 def _if_alone(value: int, environ: identity.Environ) -> identity.Fact | None:
-    """What is not exported where there is one process per container."""
+    """Return `value` where there is one process per container, which has no local variables."""
     if environ.get(LOCAL_RANK) or environ.get(LOCAL_SIZE):
         return None
     return identity.Fact(value, f"one process per container ({LOCAL_RANK} is not set)")

@@ -1,18 +1,18 @@
 """Slurm: a step with one process per rank (srun), or a job's shell (sbatch, salloc, srun --pty).
 
-A step's task has, here the third of `srun -N2 -n3`:
+A step's task has these variables, here the third of `srun -N2 -n3`:
 
     SLURM_STEP_ID=0  SLURM_STEP_NUM_TASKS=3  SLURM_STEP_NODELIST=node[0-1]
     SLURM_STEP_TASKS_PER_NODE=2,1  SLURM_PROCID=2  SLURM_LOCALID=0  SLURM_NODEID=1
 
 The STEP variables come before those of the job: a step may have fewer tasks and nodes than its job,
 and inside `salloc -n4` the tasks of `srun --preserve-env -n1` see SLURM_NTASKS=4. A batch script
-has SLURM_PROCID=0, and is nobody's rank: only the STEP variables prove a step. And not even they,
-where a task has submitted the script by sbatch, which hands on its whole environment: there the
-name of the slurmstepd above us tells.
+has SLURM_PROCID=0, but is no rank: only the STEP variables prove a step. They do not where a task
+has submitted the script by sbatch, which hands on its whole environment: there the title of the
+slurmstepd among this process's ancestors decides.
 
 A heterogeneous step has one node list for all its components, sorted by name, and the tasks per
-node follow it; but rank 0 is on the first component. SLURM_GTIDS is right always.
+node follow it; but rank 0 is on the first component. SLURM_GTIDS is always right.
 Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 """
 
@@ -52,11 +52,11 @@ SIGNS = frozenset((STEP_ID, STEP_TASKS, STEP_NODES, STEP_NODELIST, STEP_TASKS_PE
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
-JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # noted as the tasks per node are
+JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # in the notation of the tasks per node
 NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 NEEDED = (JOB_ID, STEP_ID, STEP_TASKS, STEP_NODES, PROCID, LOCALID, NODEID)  # each task has these
-OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # and a shell some of these
-GRACE_S = 25.0  # below KillWait, after which Slurm kills what it has sent SIGTERM: 30 s by default
+OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # a shell has some of these
+GRACE_S = 25.0  # below KillWait, Slurm's own time from SIGTERM to SIGKILL: 30 s by default
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
@@ -66,23 +66,24 @@ CPUS_PER_TASK = "SLURM_CPUS_PER_TASK"  # what srun was asked for
 CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step has here
 MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
 DAEMON = "slurmstepd"
-NO_STEPS = ("batch", "extern", "interactive")  # as slurmstepd calls what has no ranks
+NO_STEPS = ("batch", "extern", "interactive")  # slurmstepd's names of steps without ranks
 INTERACTIVE_STEP = "4294967290"  # 0xfffffffa, SLURM_INTERACTIVE_STEP in slurm.h
 
 
 def is_shell(environ: identity.Environ) -> bool:
-    """Whether this is no rank of the step, but a shell: of a person, or a batch script.
+    """Whether this process runs in a shell of the job, and is no rank of a step.
 
-    A person's is `srun --pty`, or salloc's interactive step.
+    Such a shell is a person's, from `srun --pty` or salloc's interactive step, or a batch script.
     """
     of_a_person = PTY_PORT in environ and (environ.get(STEP_TASKS) == "1" or _is_typed())
     return of_a_person or not is_step(environ)
 
 
 def _is_typed() -> bool:
-    """Whether a shell with job control started us, which puts what is typed in a group of its own.
+    """Whether an interactive shell started this process, by its process group.
 
-    A task with a terminal leads its session; it, and what its script starts, are in its own group.
+    A shell with job control puts each command in a group of its own. A task with a terminal leads
+    its session; the task and the processes that its script starts are in the task's own group.
     """
     session = os.getsid(0)
     if os.getpgrp() == session:
@@ -96,9 +97,9 @@ def _is_typed() -> bool:
 
 
 def is_step(environ: identity.Environ) -> bool:
-    """Whether this is within a step with ranks, be it as one of them or in a person's shell.
+    """Whether this process runs within a step with ranks: as a rank, or in a person's shell.
 
-    The STEP variables may be those of another step, which a task has inherited.
+    The STEP variables may be inherited from another step: the title of slurmstepd decides.
     """
     if SIGNS.isdisjoint(environ) or environ.get(STEP_ID) == INTERACTIVE_STEP:
         return False
@@ -113,9 +114,10 @@ def is_step(environ: identity.Environ) -> bool:
 
 
 def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
-    """The variables that something between Slurm and this process has taken away.
+    """The names of Slurm's variables that something between Slurm and this process has removed.
 
-    None where the flags say who this is, or an inner manager does; nothing else makes ranks fit.
+    An empty list where the flags or an inner manager give the ranks, which then need no variable
+    of Slurm.
     """
     is_whole = all(map(environ.get, (*NEEDED, *SIGNS, GLOBAL_IDS)))
     if is_whole or request.standalone or request.is_by_hand:
@@ -138,20 +140,23 @@ def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
 
 
 def started_by() -> str:
-    """`JOB.STEP` of the slurmstepd above us, from its title `slurmstepd: [7.batch]`; else ""."""
+    """Return `JOB.STEP` from the title of the nearest slurmstepd above this process; else "".
+
+    Such a title is `slurmstepd: [7.batch]`.
+    """
     pid = proc.nearest((DAEMON,))
     title = (proc.read(pid, "cmdline") or "") if pid else ""
     return title.partition("[")[2].partition("]")[0]
 
 
 def tasks_listed(environ: identity.Environ) -> identity.Fact | None:
-    """The number of ranks that are listed as this node's."""
+    """The number of this node's ranks, as SLURM_GTIDS lists them."""
     ids = environ.get(GLOBAL_IDS, "")
     return identity.Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}") if ids else None
 
 
 def tasks_of_this_node(environ: identity.Environ) -> identity.Fact | None:
-    """This node's own entry of the tasks per node, which follow the node list."""
+    """The number of tasks on this node: its entry of SLURM_STEP_TASKS_PER_NODE."""
     counts, node = environ.get(STEP_TASKS_PER_NODE), identity.number(NODEID, environ)
     if not counts or node is None or environ.get(HET_SIZE):
         return None
@@ -162,9 +167,9 @@ def tasks_of_this_node(environ: identity.Environ) -> identity.Fact | None:
 
 
 def _first_in_hostfile(environ: identity.Environ) -> str | None:
-    """The file's first host, unless the file is not what srun went by: `srun -w` overrules it.
+    """The first host of SLURM_HOSTFILE; None where srun did not use it: `srun -w` overrules it.
 
-    All tasks must find the same, so each compares the whole file with the whole step.
+    All tasks must come to the same host, so each compares the whole file with the whole step.
     """
     path, tasks = environ.get(HOSTFILE), identity.number(STEP_TASKS, environ)
     if not path or tasks is None:
@@ -179,14 +184,14 @@ def _first_in_hostfile(environ: identity.Environ) -> str | None:
 
 
 def first_of(name: str, environ: identity.Environ) -> identity.Fact:
-    """The first host of a variable's list."""
+    """The first host of the list in the variable `name`."""
     return identity.Fact(
         _read(lists.first_host, name, environ), f"first host of {name}={environ[name]}"
     )
 
 
 def of_components(name: str, environ: identity.Environ) -> list[str]:
-    """The variables that say `name` of a heterogeneous job's components, in their order.
+    """The variants of the variable `name` for each component of a heterogeneous job, in order.
 
     srun of Slurm 22.05 writes PACK where the manual page says HET.
     """
@@ -197,7 +202,7 @@ def of_components(name: str, environ: identity.Environ) -> list[str]:
 
 
 def job_and_step(environ: identity.Environ) -> identity.Fact | None:
-    """`JOB.STEP`, the same in every task of a step, also across heterogeneous components."""
+    """Return `JOB.STEP`, equal in every task of a step, also across heterogeneous components."""
     if not environ.get(JOB_ID) or not environ.get(STEP_ID):
         return None
     # The first component's job is the same in all of them.
@@ -207,17 +212,17 @@ def job_and_step(environ: identity.Environ) -> identity.Fact | None:
 
 
 def shell_nodes(environ: identity.Environ) -> identity.Fact | None:
-    """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
+    """The number of nodes that a shell could use: the job's, or the step's under `srun --pty`."""
     return identity.number(STEP_NODES if is_step(environ) else JOB_NODES, environ)
 
 
 def shell_tasks(environ: identity.Environ) -> identity.Fact | None:
-    """The tasks that the job or, of `srun --pty`, the step was asked for."""
+    """The number of tasks that the job was asked for, or the step under `srun --pty`."""
     return identity.number(STEP_TASKS if is_step(environ) else JOB_TASKS, environ)
 
 
 def is_outside(environ: identity.Environ, hostname: str) -> bool:
-    """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
+    """Whether a job's shell runs on none of the job's nodes, as salloc's on a login node."""
     if environ.get(NODENAME):
         return False
     nodes = hosts_of(JOB_NODELIST, environ)
@@ -225,17 +230,17 @@ def is_outside(environ: identity.Environ, hostname: str) -> bool:
 
 
 def hosts_of(name: str, environ: identity.Environ) -> list[str]:
-    """The hosts in a variable's list; none where it is not set."""
+    """The hosts in a variable's list; an empty list where it is not set."""
     return _read(lists.expand, name, environ) if environ.get(name) else []
 
 
 def read_runs(name: str, environ: identity.Environ) -> list[tuple[int, int]]:
-    """(tasks or CPUs on each, number of nodes) in a variable; none where it is not set."""
+    """Pairs (tasks or CPUs per node, number of nodes) in a variable; empty where it is not set."""
     return _read(lambda said: list(lists.runs(said)), name, environ) if environ.get(name) else []
 
 
 def _read(read: Callable[..., T], name: str, environ: identity.Environ, *arguments: Any) -> T:
-    """Call a reader of Slurm's notations, whose complaint is the user's to see."""
+    """Read a variable in one of Slurm's notations. Raises UsageError where it cannot be read."""
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
@@ -251,14 +256,14 @@ def _count(name: str, environ: identity.Environ) -> int:
 
 
 class Slurm(identity.Manager):
-    """What a step and a shell have in common."""
+    """A process in a Slurm job: the answers that a step and a shell share."""
 
     has_task_variables = True
 
     def step_devices(self, environ: identity.Environ) -> identity.Fact | None:
-        """The devices of the whole step here. Its numbers do not change inside a control group.
+        """The whole step's devices on this node; a control group does not renumber them.
 
-        Under --gpus-per-task it is the task's own device alone.
+        Under --gpus-per-task it is only the task's own device.
         """
         with suppress(cpuset.CpuSetError):
             if numbers := sorted(cpuset.parse(environ.get(STEP_GPUS, ""))):
@@ -266,7 +271,7 @@ class Slurm(identity.Manager):
         return None
 
     def masks(self, environ: identity.Environ) -> identity.Fact | None:
-        """The masks of the tasks on this node, by local rank; more tasks begin the list again."""
+        """The masks of the tasks on this node, by local rank; more tasks start the list again."""
         words, kind = filter(None, environ.get(MASKS[1], "").split(",")), environ.get(MASKS[2], "")
         parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
         with suppress(cpuset.CpuSetError):
@@ -282,10 +287,10 @@ class Slurm(identity.Manager):
         near: cpuset.CpuSet,
         is_free: bool,
     ) -> str:
-        """How to start with more CPUs than are allowed; "" where Slurm has not set this mask.
+        """Return how to start with more CPUs than the mask has; "" where Slurm has not set it.
 
-        A step that has a part of a node is bound to it in spite of --cpu-bind=none, and is told of
-        a mask (Slurm 22.05): there SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
+        Slurm 22.05 binds a step with a part of a node to that part in spite of --cpu-bind=none, and
+        exports a mask: there SLURM_CPUS_ON_NODE, the step's CPUs, is no more than the mask.
         """
         step, allowed, given = _count(CPUS_ON_NODE, environ), node.cpus_allowed, self.masks(environ)
         has_more = is_free and (not step or step > len(allowed))
@@ -305,22 +310,22 @@ class Slurm(identity.Manager):
         return f"{step_too}in a job with more cores: sbatch {more} or --exclusive"
 
     def default_grace_s(self, environ: identity.Environ) -> identity.Fact | None:
-        """What a launcher gives its workers to end where nobody has said otherwise."""
+        """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
         return identity.Fact(GRACE_S, "Slurm") if environ.get(NODENAME) else None
 
     def as_task(
         self, world: identity.World, i: int, environ: identity.Environ
     ) -> dict[str, object]:
-        """Slurm's variables as worker `i` would have them as a task of srun.
+        """Return Slurm's variables for worker `i`, as if srun had started it as a task.
 
         They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's
-        one task and as many tasks as it has workers. None: it has none of that name.
+        one task and as many tasks as it has workers. None: such a task would not have the variable.
         """
         first, n = world.rank, world.local_world_size
         per_node: str | None = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
         each: int | None = n
         if world.nnodes and n * world.nnodes != world.world_size:
-            per_node = each = None  # nodes have unlike numbers of workers, which are not known here
+            per_node = each = None  # nodes differ in their numbers of workers, unknown here
         ours: dict[str, object] = {
             PROCID: first + i,
             LOCALID: i,
@@ -394,10 +399,10 @@ class Step(Slurm):
         return identity.text(NODENAME, environ)
 
     def rank_0_host(self, environ: identity.Environ) -> identity.Fact | None:
-        """The host of task 0: that of node 0, but under an arbitrary distribution.
+        """The host of task 0: that of node 0, except under an arbitrary distribution.
 
-        A heterogeneous step's components have each their own distribution, so that of task 0 is not
-        known to all. They all go by node 0; and task 0, which knows where it is, is asked by
+        Each component of a heterogeneous step has its own distribution, so that not all tasks know
+        that of task 0. They all use node 0; task 0, which knows its own host, checks that in
         `master`.
         """
         arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
@@ -424,7 +429,7 @@ class Step(Slurm):
         return first_of(STEP_NODELIST, environ)
 
     def node_names(self, environ: identity.Environ) -> identity.Fact | None:
-        """The step's nodes."""
+        """The names of the step's nodes."""
         nodes = hosts_of(STEP_NODELIST, environ)
         return identity.Fact(nodes, STEP_NODELIST) if nodes else None
 
@@ -444,7 +449,7 @@ class Step(Slurm):
 
 
 class Shell(Slurm):
-    """A shell of a job: of a person, or a batch script."""
+    """A shell of a job: a person's, or a batch script."""
 
     name = "a shell of a Slurm job"
     needs = (JOB_ID, JOB_NODELIST)

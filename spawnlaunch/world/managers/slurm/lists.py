@@ -1,4 +1,4 @@
-"""Lists of hosts and of tasks, read without ``scontrol``, which containers often lack.
+"""Read lists of hosts and of tasks without ``scontrol``, which containers often lack.
 
 A host list of Slurm is entries separated by commas or white space. An entry is a name in which
 every pair of brackets holds numbers and ranges of numbers:
@@ -6,7 +6,7 @@ every pair of brackets holds numbers and ranges of numbers:
     gpu7                     gpu7
     gpu[1-3]                 gpu1 gpu2 gpu3
     gpu[1,5-6]               gpu1 gpu5 gpu6
-    gpu[08-10]               gpu08 gpu09 gpu10            padded as the range's first number is
+    gpu[08-10]               gpu08 gpu09 gpu10            padded as the range's first number
     gpu[0-8:4]               gpu0 gpu4 gpu8               every fourth
     gpu[1-2]-ib              gpu1-ib gpu2-ib              Slurm 23.11 and later
     rack[1-2]node[3-4]       rack1node3 rack1node4 rack2node3 rack2node4
@@ -15,7 +15,7 @@ every pair of brackets holds numbers and ranges of numbers:
 The order is that of ``scontrol show hostnames``, because SLURM_NODEID counts in it: the last
 bracket of a name turns fastest, then the first, the second and so on.
 
-The tasks per node follow the node list, not the ranks, with equal neighbours folded:
+The tasks per node follow the node list, not the ranks; equal neighbours are written once:
 
     2(x3),1                  2 tasks on nodes 0, 1 and 2; 1 task on node 3
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias, TypeVar
 
     T = TypeVar("T")
-    Bracket: TypeAlias = tuple[int, str]  # what stands between two brackets, and where
-    Entry: TypeAlias = tuple[list[str], list[Bracket]]  # the texts around the brackets: one more
+    Bracket: TypeAlias = tuple[int, str]  # position and text of the inside of two brackets
+    Entry: TypeAlias = tuple[list[str], list[Bracket]]  # n + 1 texts around n brackets
 
 MAX_HOSTS = 1_000_000  # beyond any machine; expand() of a mistyped range must not eat the memory
 MAX_BRACKETS = 32  # in one name; Slurm itself nests far fewer
@@ -48,11 +48,11 @@ WHITE_SPACE = str.maketrans(" \t\n", ",,,")
 
 
 class ListError(ValueError):
-    """A list that cannot be read; the message says what stands where, and what to write."""
+    """A list that cannot be read; the message has the place, the text, and what to write."""
 
 
 def first_host(text: str) -> str:
-    """The first host of a list. Reads no further than it takes. Raises ListError."""
+    """Return the first host of a list, reading no further. Raises ListError."""
     return next(hosts(text))
 
 
@@ -67,7 +67,7 @@ def expand(text: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """How many hosts the list names, from the ends of its ranges. Raises ListError."""
+    """Count the hosts of a list from the ends of its ranges. Raises ListError."""
     total = 0
     for _, brackets in _entries(text):
         product = 1
@@ -78,7 +78,7 @@ def count(text: str) -> int:
 
 
 def hosts(text: str) -> Iterator[str]:
-    """The hosts one by one, each read when it is asked for. Raises ListError."""
+    """Yield the hosts one by one, reading no further than needed. Raises ListError."""
     for entry in _entries(text):
         yield from _hosts_of(text, entry)
 
@@ -90,12 +90,12 @@ def _hosts_of(text: str, entry: Entry) -> Iterator[str]:
 
 
 def _turned(items: list[T]) -> list[T]:
-    """All but the last in reverse: from the order in the name to that of turning, and back."""
+    """Reverse all but the last item: from the order in the name to that of turning, and back."""
     return [*items[-2::-1], *items[-1:]]
 
 
 def _combinations(text: str, brackets: list[Bracket]) -> Iterator[list[str]]:
-    """Every choice of one number per bracket, the last turning fastest; nothing is stored."""
+    """Yield every choice of one number per bracket, the last turning fastest; stores none."""
     if not brackets:
         yield []
         return
@@ -143,7 +143,7 @@ def _entry(text: str, flat: str, position: int) -> tuple[Entry, int]:
 
 
 def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
-    """The numbers between two brackets, range by range, each with the digits it is padded to."""
+    """Yield the ranges between two brackets, each with the width that its numbers are padded to."""
     position, inside = bracket
     for item in inside.split(","):
         ends, colon, step = item.partition(":")
@@ -164,7 +164,7 @@ def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
 
 
 def tasks_on(counts: str, node: int) -> int:
-    """Tasks on node number `node` (SLURM_NODEID). Raises ListError."""
+    """The number of tasks on node `node` (SLURM_NODEID). Raises ListError."""
     first = 0
     for tasks, nodes in runs(counts):
         if first <= node < first + nodes:
@@ -177,7 +177,7 @@ def tasks_on(counts: str, node: int) -> int:
 
 
 def runs(counts: str) -> Iterator[tuple[int, int]]:
-    """(tasks on each, number of nodes) per entry; never unfolded. Raises ListError."""
+    """Yield (tasks per node, number of nodes) for each entry, unexpanded. Raises ListError."""
     position = 0
     for entry in counts.split(","):
         tasks, bracket, nodes = entry.partition("(x")
@@ -191,12 +191,12 @@ def runs(counts: str) -> Iterator[tuple[int, int]]:
 
 
 def _error(text: str, position: int, why: str, what: str = "host list") -> ListError:
-    """`position` counts from 0; people count characters from 1."""
+    """Build a ListError; `position` counts from 0, and the message from 1."""
     return ListError(f"{what} {reading.excerpt(text, position)}, character {position + 1}: {why}")
 
 
 def hosts_of_tasks(path: str, tasks: int) -> list[str]:
-    """The hosts of the first `tasks` ranks in a SLURM_HOSTFILE; none where it is unreadable.
+    """The hosts of the first `tasks` ranks in a SLURM_HOSTFILE; empty where it is unreadable.
 
     >>> hosts_of_tasks("/no/such/file", 2)
     []
@@ -213,7 +213,7 @@ def hosts_of_tasks(path: str, tasks: int) -> list[str]:
 
 
 def _each_host(text: str) -> Iterator[tuple[str, int]]:
-    """The hosts in a SLURM_HOSTFILE, and how many ranks each has in its turn. Raises ListError."""
+    """Yield each host of a SLURM_HOSTFILE with its number of ranks. Raises ListError."""
     for line in text.splitlines():
         words = line.partition("#")[0]
         for outside, brackets in _entries(words) if words.strip() else ():
