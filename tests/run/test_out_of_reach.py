@@ -157,7 +157,8 @@ def test_processes_that_proc_hides_do_not_stay(killed: str, open_path: Path, pyt
     script.write_text(HIDDEN)
     command = (*HIDEPID, python_of_all, *LAUNCHER[1:])
     seconds = 0 if killed == "nobody" else 600
-    with launched("--nproc", 2, script, seconds, directory=open_path, command=command) as launch:
+    flags = ("--nproc", 2, "--grace", 2)
+    with launched(*flags, script, seconds, directory=open_path, command=command) as launch:
         launch.read_until(2)
         if killed == "guard":
             launch.send(signal.SIGKILL, launch.guard)
