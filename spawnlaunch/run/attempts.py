@@ -23,9 +23,6 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     launch, tree = supervisor.launch, supervisor.tree
     starting.make_scratch(launch.scratch)
 
-    def was_told_to_end() -> bool:
-        return supervisor.rules.was_told_to_end
-
     try:
         try:
             result, leave_word = _run(supervisor, workers)
@@ -34,7 +31,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
                 supervisor.kill()
             tree.kept.clear()
             end(tree)
-            is_written = supervisor.output.drain(launch.grace_s, was_told_to_end)
+            is_written = supervisor.output.drain(launch.grace_s, supervisor.was_told_to_end)
         if not (is_written or result.status):
             result = result._replace(status=os.EX_IOERR)
         supervisor.end(result)

@@ -332,7 +332,11 @@ class Supervisor:
     def end(self, result: exits.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""
         for observer in self._observers:
-            observer.ended(result, lambda: self.rules.was_told_to_end)
+            observer.ended(result, self.was_told_to_end)
+
+    def was_told_to_end(self) -> bool:
+        """Whether a signal or a time limit has asked for the end of the attempt that runs now."""
+        return self.rules.was_told_to_end
 
     def _follow(self) -> bool:
         """Act after a turn of the loop; the result is whether the launch's time stands."""
