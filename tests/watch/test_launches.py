@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
-from tests.support.watching import launched
+from tests.support.watching import Launch, launched
 from tests.watch.conftest import Recorded
 from tests.watch.ranks import recorder_and_guard
 
@@ -120,14 +122,21 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
     assert "No record of" in Recorded(record).page
 
 
-@pytest.mark.full
-def test_a_recorder_that_is_stopped_is_not_waited_for_long(tmp_path: Path) -> None:
-    flags = ("--nproc", 2, "--record", tmp_path / "record", WORKERS / "sleep.py")
-    with launched(*flags, directory=tmp_path) as running:
-        until(lambda: Recorded(tmp_path / "record").of_kind("attempt"), "it began")
-        recorder, _ = recorder_and_guard(running.pid)
+@contextmanager
+def told_to_end_with_its_recorder_stopped(directory: Path) -> Iterator[tuple[Launch, int, int]]:
+    """A launch that got SIGTERM, and the pids of its recorder and its guard."""
+    flags = ("--nproc", 2, "--record", directory / "record", WORKERS / "sleep.py")
+    with launched(*flags, directory=directory) as running:
+        until(lambda: Recorded(directory / "record").of_kind("attempt"), "it began")
+        recorder, guard = recorder_and_guard(running.pid)
         os.kill(recorder, signal.SIGSTOP)
         running.send(signal.SIGTERM)
+        yield running, recorder, guard
+
+
+@pytest.mark.full
+def test_a_recorder_that_is_stopped_is_not_waited_for_long(tmp_path: Path) -> None:
+    with told_to_end_with_its_recorder_stopped(tmp_path) as (running, recorder, _):
         assert running.status() == 128 + signal.SIGTERM
         assert f"(pid {recorder}) did not end within" in running.stderr
 
@@ -135,12 +144,7 @@ def test_a_recorder_that_is_stopped_is_not_waited_for_long(tmp_path: Path) -> No
 def test_a_second_signal_ends_the_wait_for_a_recorder_and_the_status_stays_that_of_the_launch(
     tmp_path: Path,
 ) -> None:
-    flags = ("--nproc", 2, "--record", tmp_path / "record", WORKERS / "sleep.py")
-    with launched(*flags, directory=tmp_path) as running:
-        until(lambda: Recorded(tmp_path / "record").of_kind("attempt"), "it began")
-        recorder, guard = recorder_and_guard(running.pid)
-        os.kill(recorder, signal.SIGSTOP)
-        running.send(signal.SIGTERM)
+    with told_to_end_with_its_recorder_stopped(tmp_path) as (running, recorder, guard):
         until(lambda: not Path(f"/proc/{guard}").exists(), "only the recorder is left")
         running.send(signal.SIGINT)
         assert running.status() == 128 + signal.SIGTERM
