@@ -37,6 +37,6 @@ def node_cpus() -> "AbstractContextManager[None]":
     these CPUs too. Threads that run already keep their CPUs, as those of torch's pool do. Under
     another launcher nothing changes.
     """
-    from spawnlaunch.base import nodewide  # most programs that import this package do not need it
+    from spawnlaunch.base import cpuset  # most programs that import this package do not need it
 
-    return nodewide.node_cpus()
+    return cpuset.node_cpus()

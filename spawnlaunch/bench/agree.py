@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from spawnlaunch.base import errors, nodewide
+from spawnlaunch.base import cpuset, errors
 from spawnlaunch.bench import (
     arms,
     bench_request,
@@ -82,7 +82,7 @@ def _peers(here: RankOnNode, everyone: Sequence[RankView]) -> list[RankView]:
 
 def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
     if (
-        nodewide.NODE_CPUS in here.environ
+        cpuset.NODE_CPUS in here.environ
         and len({view.allowed for view in _peers(here, everyone)}) > 1
     ):
         raise errors.UsageError(

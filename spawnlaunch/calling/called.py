@@ -21,7 +21,7 @@ if __name__ == "__main__":  # started by path: the package is the one that has t
     BLOCKED = spawnlaunch_main.take_process()  # before anything else of ours is imported
 
 from spawnlaunch import walk
-from spawnlaunch.base import errors, fatal, machine, say, signals
+from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
 from spawnlaunch.run import removal, unable
@@ -44,7 +44,7 @@ def main() -> int:
         if not isinstance(error, errors.UsageError):
             if os.environ.get("SPAWNLAUNCH_DEBUG"):
                 raise
-            line, status = fatal.fault(error)
+            line, status = say.describe_fatal(error)
         _leave(directory, sending.REFUSED, line)
         unable.tell(sys.argv[3:], os.environ, status, line)
         return status

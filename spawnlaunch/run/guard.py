@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import errors, events, fatal, machine, records, say, signals
+from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.run import attempts, unable
@@ -72,7 +72,7 @@ def run(
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         has_begun = supervisor is not None and supervisor.has_begun
         tell = None if has_begun else partial(unable.tell_of, launch)
-        fatal.end(error, " in the guard", tell=tell)
+        say.fatal(error, " in the guard", tell=tell)
     finally:
         with suppress(OSError):
             if fault:

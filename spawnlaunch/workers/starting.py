@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch.base import cpuset, errors, fatal, machine, reading, say, signals
+from spawnlaunch.base import cpuset, errors, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.cli import flags, values
@@ -133,7 +133,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         environment.WITNESS: identity.ITS_OWN_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
         environment.TYPED: _typed(request),
-        environment.NODE_CPUS: cpuset.format(launch.plan.shared),
+        cpuset.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
@@ -169,7 +169,7 @@ def _worker(
     width = columns - len(prefix) if columns and is_shown else None
     own = {**told, environment.COLUMNS: width}
     if not binding.cpus:
-        own[environment.NODE_CPUS] = None
+        own[cpuset.NODE_CPUS] = None
     if width:
         own |= _size(width, launch.environ)
     if not world.is_task:
@@ -331,6 +331,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = fatal.end(error, who=f"{worker.name}: cannot start: ")
+        status = say.fatal(error, who=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)
