@@ -29,9 +29,12 @@ _SECCOMP = (
 )
 _DESCRIPTORS, _PROCESSES = "see ulimit -n", "see ulimit -u, and the pids limit of the cgroup"
 HINTS = {
-    **{errno.EPERM: _SECCOMP, errno.ENOSYS: _SECCOMP},
-    **{errno.EMFILE: _DESCRIPTORS, errno.ENFILE: _DESCRIPTORS},
-    **{errno.EAGAIN: _PROCESSES, errno.ENOMEM: _PROCESSES},
+    errno.EPERM: _SECCOMP,
+    errno.ENOSYS: _SECCOMP,
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: _DESCRIPTORS,
+    errno.EAGAIN: _PROCESSES,
+    errno.ENOMEM: _PROCESSES,
 }
 SEE_WHERE = "set SPAWNLAUNCH_DEBUG=1 to see where"
 
