@@ -96,7 +96,15 @@ def format_mask(cpus: Iterable[int]) -> str:
 
 @contextmanager
 def node_cpus() -> Iterator[None]:
-    """Let the calling thread use all CPUs of the node's ranks; see `spawnlaunch.node_cpus`."""
+    """Let the calling thread use the CPUs of all ranks of this node within the context.
+
+        with spawnlaunch.node_cpus():
+            dataset = dataset.map(tokenize, num_proc=len(os.sched_getaffinity(0)))
+
+    It is for work that one rank does while the others wait; processes that the thread starts have
+    these CPUs too. Threads that run already keep their CPUs, as those of torch's pool do. Under
+    another launcher nothing changes.
+    """
     cpus = os.environ.get(NODE_CPUS, "")
     before = os.sched_getaffinity(0) if cpus and hasattr(os, "sched_getaffinity") else None
     if before is None:
