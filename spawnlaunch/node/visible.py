@@ -195,7 +195,7 @@ def _none_visible(
     variable = next((name for name in DEVICE_LISTS if name in environ), "")
     if devices:
         why = _closed(devices, present[0])
-        return Visible((), variable, (why,), vendor=vendors[0], why=why)
+        return Visible((), variable, (why,), vendor=present[0], why=why)
     if not variable:
         return Visible((), variable, ())
     value = environ[variable]
