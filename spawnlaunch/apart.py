@@ -143,7 +143,11 @@ def _caught(passed_on: Iterable[int]) -> Iterator[events.SignalPipe | None]:
 def _attend(
     child: subprocess.Popen[bytes], pipe: events.SignalPipe | None, is_apart: bool
 ) -> list[int]:
-    """Copy the output of a launcher and pass signals on, until both have ended."""
+    """Copy the output of a launcher and pass signals on, until both have ended; return these.
+
+    A signal of the terminal that came just before the end has been the launch's, so the program
+    does not get it again.
+    """
     copied = {
         source.fileno(): (stream, codecs.getincrementaldecoder("utf-8")("replace"))
         for source, stream in ((child.stdout, sys.stdout), (child.stderr, sys.stderr))
@@ -173,6 +177,8 @@ def _attend(
                 if not data:
                     poller.unregister(fd)
                     del copied[fd]
+            elif child.poll() is not None:
+                poller.unregister(fd)  # a signal that comes now is for this program
             elif ear and pipe:
                 for signum, is_typed in ear.read():
                     if is_apart or not is_typed:
@@ -181,6 +187,9 @@ def _attend(
                     if signum == signal.SIGTSTP:
                         _stop(pipe)
     if ear:
+        for signum, is_typed in ear.read():
+            if is_apart or not is_typed:
+                signal.raise_signal(signum)  # blocked here until the earlier handlers are back
         ear.close()
     if ended is not None:
         os.close(ended)
