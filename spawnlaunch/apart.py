@@ -143,57 +143,73 @@ def _caught(passed_on: Iterable[int]) -> Iterator[events.SignalPipe | None]:
 def _attend(
     child: subprocess.Popen[bytes], pipe: events.SignalPipe | None, is_apart: bool
 ) -> list[int]:
-    """Copy the output of a launcher and pass signals on, until both have ended; return these.
-
-    A signal of the terminal that came just before the end has been the launch's, so the program
-    does not get it again.
-    """
+    """Copy the output of a launcher and pass signals on, until both have ended; return these."""
     copied = {
         source.fileno(): (stream, codecs.getincrementaldecoder("utf-8")("replace"))
         for source, stream in ((child.stdout, sys.stdout), (child.stderr, sys.stderr))
         if source
     }
-    fds, sent, ear = [*copied], list[int](), None
-    if pipe:
-        signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
-        ear = events.Ear(pipe)
-        fds += ear.fds
+    sent: list[int] = []
+    ear = pipe and _listen(pipe)
     ended = machine.open_pidfd(child.pid)
-    if ended is not None:
-        fds.append(ended)
     poller = select.poll()
-    for fd in fds:
+    for fd in (*copied, *(ear.fds if ear else ()), *(() if ended is None else (ended,))):
         poller.register(fd, select.POLLIN)
     while child.poll() is None or copied:
         for fd, _ in poller.poll(LOOK_MS if ended is None else None):
-            if fd == ended:
-                child.wait()
-                poller.unregister(fd)
-            elif fd in copied:
-                stream, decoder = copied[fd]
-                data = os.read(fd, AT_ONCE)
-                stream.write(decoder.decode(data, final=not data))
-                stream.flush()
-                if not data:
+            if fd in copied:
+                if not _copy_part(fd, *copied[fd]):
                     poller.unregister(fd)
                     del copied[fd]
-            elif child.poll() is not None:
-                poller.unregister(fd)  # a signal that comes now is for this program
+            elif fd == ended or child.poll() is not None:
+                child.wait()
+                poller.unregister(fd)  # a signal that comes from now on is for this program
             elif ear and pipe:
-                for signum, is_typed in ear.read():
-                    if is_apart or not is_typed:
-                        sent.append(signum)
-                        child.send_signal(signum)
-                    if signum == signal.SIGTSTP:
-                        _stop(pipe)
+                sent += _pass_on(child, ear, pipe, is_apart)
     if ear:
-        for signum, is_typed in ear.read():
-            if is_apart or not is_typed:
-                signal.raise_signal(signum)  # blocked here until the earlier handlers are back
-        ear.close()
+        _give_back(ear, is_apart)
     if ended is not None:
         os.close(ended)
     return sent
+
+
+def _listen(pipe: events.SignalPipe) -> events.Ear:
+    """Block the signals of the pipe in this thread, and hear them from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
+    return events.Ear(pipe)
+
+
+def _copy_part(fd: int, stream: TextIO, decoder: codecs.IncrementalDecoder) -> bool:
+    """Copy the bytes that a pipe has by now; False: it has ended."""
+    data = os.read(fd, AT_ONCE)
+    stream.write(decoder.decode(data, final=not data))
+    stream.flush()
+    return bool(data)
+
+
+def _pass_on(
+    child: subprocess.Popen[bytes], ear: events.Ear, pipe: events.SignalPipe, is_apart: bool
+) -> list[int]:
+    """Pass the signals on that have come, and return them."""
+    sent = []
+    for signum, is_typed in ear.read():
+        if is_apart or not is_typed:
+            sent.append(signum)
+            child.send_signal(signum)
+        if signum == signal.SIGTSTP:
+            _stop(pipe)
+    return sent
+
+
+def _give_back(ear: events.Ear, is_apart: bool) -> None:
+    """Send this process the signals that came as the launch had ended.
+
+    What was typed just before has been the launch's, so the program does not get it again.
+    """
+    for signum, is_typed in ear.read():
+        if is_apart or not is_typed:
+            signal.raise_signal(signum)  # blocked here until the earlier handlers are back
+    ear.close()
 
 
 def _stop(pipe: events.SignalPipe) -> None:
