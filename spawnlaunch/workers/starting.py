@@ -137,11 +137,8 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
-        from spawnlaunch.workers import flight_recorder
-
         told[environment.STACK_SIGNAL] = signals.STACKS or None
         told[environment.STACK_FILES] = launch.scratch
-        told |= flight_recorder.variables(launch.environ, launch.scratch)
     return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
 
 
