@@ -38,7 +38,7 @@ def main() -> int:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             say.stream[0] = os.open(os.path.join(directory, sending.SAID), flags, 0o600)
         launch = walk.plan(sys.argv[3:], dict(os.environ), (), BLOCKED)
-        return walk.go(launch._replace(owes=partial(_owes, directory)))
+        return walk.go(launch._replace(exit_zero_is_failure=partial(_owes, directory)))
     except Exception as error:
         line, status = str(error), errors.WRONG_USE
         if not isinstance(error, errors.UsageError):

@@ -40,7 +40,7 @@ from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.cli import active, flags
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import exits, failures
+from spawnlaunch.outcome import failures
 from spawnlaunch.workers import environment, files, launches
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def ended_early(cause: failures.Cause, request: flags.Request) -> str:
     return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
-def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
+def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
     """The report of a launch that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
@@ -116,7 +116,7 @@ def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
         yield cause.oom
 
 
-def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
+def _listed(result: failures.LaunchResult) -> list[failures.WorkerExit]:
     """The other ranks beside the first failure; where there is none, those that ended otherwise.
 
     In the latter case workers that ended with status 0 or by the launcher's signal are not listed;
@@ -130,12 +130,12 @@ def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
     return [] if are_alike else [one for one in others if one.code not in (0, -one.sent)]
 
 
-def _is_refused(one: exits.WorkerExit) -> bool:
+def _is_refused(one: failures.WorkerExit) -> bool:
     """Whether a rank met the first failure's error, or was ended before it could."""
     return one.code == errors.WRONG_USE or _is_stopped(one)
 
 
-def _all_alike(cause: failures.Cause, result: exits.LaunchResult) -> str:
+def _all_alike(cause: failures.Cause, result: failures.LaunchResult) -> str:
     """The one line for all ranks, which have ended by the same error."""
     others = [one.rank for one in result.exits if one != result.first_failure]
     first_of = " first" if others else ""
@@ -149,7 +149,7 @@ def after_restarts(n: int) -> str:
     return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
-def _memory_of(first: exits.WorkerExit) -> Iterator[str]:
+def _memory_of(first: failures.WorkerExit) -> Iterator[str]:
     """The memory that a rank had used, if a SIGKILL ended it and memory may be the reason."""
     if not first.used or first.code != -signal.SIGKILL or first.sent:
         return
@@ -175,9 +175,9 @@ def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills |
     )
 
 
-def _how(one: exits.WorkerExit) -> str:
+def _how(one: failures.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
-    if one.left:
+    if one.is_left:
         return "could not be killed"
     if _is_stopped(one):
         return "was stopped by the launcher" + " (SIGKILL)" * (one.code == -signal.SIGKILL)
@@ -185,10 +185,10 @@ def _how(one: exits.WorkerExit) -> str:
     return failures.how_it_ended(one.code) + told
 
 
-def _is_stopped(one: exits.WorkerExit) -> bool:
+def _is_stopped(one: failures.WorkerExit) -> bool:
     """Whether the launcher's signal ended the worker."""
     ours = (-one.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
-    return bool(one.sent) and not one.left and one.code in ours
+    return bool(one.sent) and not one.is_left and one.code in ours
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -199,7 +199,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 # Files and output that tell of a worker's failure
 
 
-def last_words(failure: exits.WorkerExit) -> str | None:
+def last_words(failure: failures.WorkerExit) -> str | None:
     """The traceback or the last output of a failed worker; None where neither is kept."""
     words = traceback_in(read(failure.error_file))
     return words[-TAIL_BYTES:] if words else _said_last(failure)
@@ -232,7 +232,7 @@ def read(path: str | None) -> Any:
         return None
 
 
-def _said_last(failure: exits.WorkerExit) -> str | None:
+def _said_last(failure: failures.WorkerExit) -> str | None:
     """The last lines that a worker wrote to its stderr, to whichever file that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
@@ -260,7 +260,7 @@ def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PA
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 
-def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
+def say_words(one: failures.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
     """Print the last words of a failed worker, and the file that has them.
 
     Words that were `shown` last are left out (None: all were).
@@ -271,7 +271,7 @@ def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: f
     say_where(one, patience_s)
 
 
-def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
+def say_environment(one: failures.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
     """Print a hint where a module is missing, and the active environment is not the workers'."""
     request, is_by_itself = launch.request, one.tail is None and not one.stderr
     if one.code != 1 or request.program.kind == "program":
@@ -281,7 +281,7 @@ def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: 
     say.say([line] * bool(line), patience_s)
 
 
-def say_where(one: exits.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
+def say_where(one: failures.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
     """Name the file with the output of a failed worker, if one was kept."""
     kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
@@ -294,7 +294,7 @@ def say_where(one: exits.WorkerExit, patience_s: float = say.PATIENCE_S) -> None
 
 
 def write_files(
-    result: exits.LaunchResult,
+    result: failures.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] | None = (),
 ) -> int:
@@ -310,7 +310,7 @@ def write_files(
     return status
 
 
-def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str) -> None:
+def copy_error_file(cause: failures.Cause, failure: failures.WorkerExit, path: str) -> None:
     """Copy the first failure to the error file that the user named, or print why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
@@ -324,7 +324,7 @@ def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str)
 
 
 def write_result(
-    result: exits.LaunchResult,
+    result: failures.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] = (),
 ) -> bool:
@@ -365,7 +365,7 @@ def _restart(cause: failures.Cause) -> dict[str, Any]:
     }
 
 
-def as_json(one: exits.WorkerExit) -> dict[str, Any]:
+def as_json(one: failures.WorkerExit) -> dict[str, Any]:
     """The end of a rank, and its usage, as JSON; null where that is not known."""
     used = one.used
     return {
@@ -375,7 +375,7 @@ def as_json(one: exits.WorkerExit) -> dict[str, Any]:
         "status": failures.exit_status(one.code),
         "signal": _signal(one.code),
         "told": _signal(-one.sent),
-        "seconds": round(one.after_s, 3),
+        "seconds": round(one.life_s, 3),
         "user_seconds": round(used.ru_utime, 3) if used else None,
         "system_seconds": round(used.ru_stime, 3) if used else None,
         "peak_bytes": used.ru_maxrss * MAXRSS_BYTES if used else None,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from spawnlaunch.base import events, machine
 from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import exits
+from spawnlaunch.outcome import failures
 from spawnlaunch.output import pipes, published
 from spawnlaunch.workers import launches
 
@@ -138,18 +138,19 @@ class Output:
         """Publish for spawnlaunch.top when each worker, by its rank, writes something."""
         self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
-    def said_last(self, rank: int) -> tuple[str | None, float]:
-        """The last output of an ended worker, and for how many seconds it has written nothing.
+    def read_last(self, rank: int) -> tuple[str | None, float]:
+        """The last output of an ended worker, and its time by the monotonic clock.
 
-        Both are of its stderr; None and 0 where that is no pipe of ours.
+        Both are of its stderr; None and NEVER where that is no pipe of ours.
         """
         source = self._stderr.get(rank)
         if source is None:
-            return None, 0.0
+            return None, failures.NEVER
         source.read_all()
-        return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
+        silent_s = machine.running_s() - source.last_read
+        return source.tail.decode(errors="replace"), machine.monotonic() - silent_s
 
-    def shown_last(self, one: exits.WorkerExit) -> str | None:
+    def shown_last(self, one: failures.WorkerExit) -> str | None:
         """The text on our stderr since any other stream has written there; "": that is not known.
 
         None: the output of this worker, which wrote it by itself.

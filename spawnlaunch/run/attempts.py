@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch.base import errors, events, machine, say
-from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import leftovers, removal, unable
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
@@ -42,7 +42,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
 
 def _run(
     supervisor: Supervisor, workers: Sequence[launches.Worker]
-) -> tuple[exits.LaunchResult, Callable[[exits.LaunchResult], int]]:
+) -> tuple[failures.LaunchResult, Callable[[failures.LaunchResult], int]]:
     """Run the workers.
 
     The result is how the launch ended, and the function that reports it.
@@ -69,7 +69,7 @@ def _run(
     return result, leave_word
 
 
-def _restarted(result: exits.LaunchResult, supervisor: Supervisor) -> exits.LaunchResult:
+def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failures.LaunchResult:
     """Run the workers again after a first attempt, as long as the budget of restarts allows it."""
     launch, tree, used = supervisor.launch, supervisor.tree, 0  # of the restarts that are allowed
     request, final = launch.request, launch.request.no_restart_status
@@ -124,14 +124,14 @@ def remove_scratch(directory: str) -> None:
             say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
 
 
-def _ended_early(supervisor: Supervisor, status: int, words: str) -> exits.LaunchResult:
+def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.LaunchResult:
     """Return the result of a launch that ended before its workers were started."""
     cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
     words = words or endings.ended_early(cause, supervisor.launch.request)
     say.say([words])
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
-    return exits.LaunchResult(status, cause)
+    return failures.LaunchResult(status, cause)
 
 
 def end(tree: Tree) -> bool:
@@ -147,7 +147,7 @@ def end(tree: Tree) -> bool:
     return not left
 
 
-def _leave_word(supervisor: Supervisor, result: exits.LaunchResult) -> int:
+def _leave_word(supervisor: Supervisor, result: failures.LaunchResult) -> int:
     """Write the report to stderr, and the files that the user asked for.
 
     The result is the exit status.

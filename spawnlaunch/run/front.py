@@ -24,7 +24,7 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import attempts, decisions, guard
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
@@ -272,6 +272,6 @@ def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.La
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
-        endings.write_result(exits.LaunchResult(cause.status(), cause), launch)
+        endings.write_result(failures.LaunchResult(cause.status(), cause), launch)
     say.say([f"{cause.in_words}: ended the workers"])
     return cause.status()

@@ -21,7 +21,7 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches, log_place, starting
@@ -57,7 +57,7 @@ class Gang(observer.Observer):
         self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
         self._port: host.HeldPort | None = host.hold_free_port()
-        self._result = exits.LaunchResult(0, None)
+        self._result = failures.LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
         run_id = launch.resolution.world.run_id
@@ -157,7 +157,7 @@ class Gang(observer.Observer):
         self._supervisor.output.make_room(own + most_used)
         return machine.sysconf("SC_OPEN_MAX") - own
 
-    def run(self) -> exits.LaunchResult:
+    def run(self) -> failures.LaunchResult:
         """Take part until the end; the result has the exit status of all launchers."""
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
@@ -297,7 +297,7 @@ class Gang(observer.Observer):
 
     # The end
 
-    def leave_word(self, result: exits.LaunchResult) -> int:
+    def leave_word(self, result: failures.LaunchResult) -> int:
         """Print the report on the hub's node, and one line on any other.
 
         The result is the exit status.
@@ -314,7 +314,7 @@ class Gang(observer.Observer):
             endings.say_where(first)
         return status
 
-    def _say_report(self, cause: failures.Cause, result: exits.LaunchResult) -> None:
+    def _say_report(self, cause: failures.Cause, result: failures.LaunchResult) -> None:
         """Print the first failure and the ends of this node's ranks.
 
         The last output of the first failure comes last.
@@ -328,7 +328,7 @@ class Gang(observer.Observer):
         if cause.words:  # also those of a rank here: other nodes' output may come after them
             endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _elsewhere(self, result: exits.LaunchResult) -> list[tuple[int, int | None]]:
+    def _elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]]:
         """The ends of the ranks of other nodes: (rank, code), None where the code is not known."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)

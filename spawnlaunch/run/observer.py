@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from spawnlaunch.outcome import exits, failures
+from spawnlaunch.outcome import failures
 from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ class Observer:
     def resumed(self) -> None:
         """Workers, or the whole launch, were stopped or continued."""
 
-    def exited(self, one: exits.WorkerExit) -> None:
+    def exited(self, one: failures.WorkerExit) -> None:
         """A worker has ended."""
 
     def failed(self, failure: failures.Failure) -> None:
@@ -62,5 +62,5 @@ class Observer:
     def launcher_gone(self) -> None:
         """The launcher above the guard has died."""
 
-    def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: failures.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
         """The launch has ended."""

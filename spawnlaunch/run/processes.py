@@ -13,7 +13,7 @@ from functools import partial
 from spawnlaunch.base import events, fatal, machine, records, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import exits
+from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
 from spawnlaunch.run import decisions, leftovers
 from spawnlaunch.run.tree import Tree, exit_code
@@ -38,6 +38,14 @@ class Running(records.NamedTuple):
     since: float  # monotonic clock, seconds
 
 
+class FirstSignal(records.NamedTuple):
+    """The first signal that was sent to end a worker, and the state in which it met the worker."""
+
+    sent_at: float  # monotonic clock, seconds
+    was_dying: bool  # by itself, then
+    was_zombie: bool
+
+
 class Processes:
     """The workers of a launch, and below them all processes that they have started.
 
@@ -55,7 +63,7 @@ class Processes:
     def __init__(
         self, launch: launches.Launch, loop: events.Loop, output: Output, tree: Tree,
         caught: frozenset[int], is_well: Callable[[], bool],
-        on_exit: Callable[[exits.WorkerExit], None],
+        on_exit: Callable[[failures.WorkerExit], None],
     ) -> None:  # fmt: skip
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
@@ -67,9 +75,7 @@ class Processes:
         # of several kinds); and, of a worker that is reaped already, its status and its usage.
         self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
-        # By rank: when it was told to end first; whether it was dying already then, by itself; and
-        # whether it had ended.
-        self._told: dict[int, tuple[float, bool, bool]] = {}
+        self._first_signals: dict[int, FirstSignal] = {}  # by rank, of those sent to end it
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
 
     def start(
@@ -81,7 +87,7 @@ class Processes:
         Caught signals wait until all are there.
         """
         self._former_sessions, self._well, self._zombies = set(), set(), []
-        self._sent, self._told = {}, {}
+        self._sent, self._first_signals = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
         failed: OSError | None = None
@@ -149,10 +155,11 @@ class Processes:
         if signum in (signal.SIGTERM, signal.SIGKILL):
             for rank in ranks & self.by_rank.keys():
                 self._sent[rank] = int(signum)
-                if rank not in self._told:  # a worker that was dying does so by itself
+                if rank not in self._first_signals:
                     pid = self.by_rank[rank].pid
                     now, is_dying = machine.monotonic(), proc.is_dying(pid)
-                    self._told[rank] = now, is_dying, is_dying and proc.is_zombie(pid)
+                    is_zombie = is_dying and proc.is_zombie(pid)
+                    self._first_signals[rank] = FirstSignal(now, is_dying, is_zombie)
         for running in self.of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and signals.send(running.pid, signum, is_group=True)):
@@ -176,7 +183,7 @@ class Processes:
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)
             self._forget(running)
-            self._note(running, -signal.SIGKILL, left=True)
+            self._note(running, -signal.SIGKILL, is_left=True)
 
     # Ends
 
@@ -263,27 +270,29 @@ class Processes:
     def _look_again(self) -> None:
         self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
 
-    def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
+    def _note(self, running: Running, code: int, is_left: bool = False, used: Any = None) -> None:
         """Report how a worker has ended; a worker without a pid could not be started."""
-        worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
-        sent = self._sent.get(worker.rank, 0)
-        code = code or int(not sent and owes(worker))
-        told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
-        was_dying &= code != -sent  # it had not begun to die of our own signal
-        # Ends are seen in their order, and an exit or a SIGKILL is quick, as it dumps no core.
-        began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
-        tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)
+        worker, now = running.worker, machine.monotonic()
+        sent, first = self._sent.get(worker.rank, 0), self._first_signals.get(worker.rank)
+        code = code or int(not sent and self._launch.exit_zero_is_failure(worker))
+        failed_between = now, now
+        if first and first.was_dying and code != -sent:  # so it had not begun to die of our signal
+            # Ends are seen in their order, and an exit or a SIGKILL is quick, as it dumps no core.
+            is_quick = first.was_zombie and (code >= 0 or code == -signal.SIGKILL)
+            failed_between = first.sent_at if is_quick else running.since, first.sent_at
+            sent, first = 0, None
+        tail, last_output_at = None, failures.NEVER
+        if code:
+            tail, last_output_at = self._output.read_last(worker.rank)
         self._on_exit(
-            exits.WorkerExit(
-                worker.rank, worker.local_rank, running.pid or None, code,
-                after_s=now - running.since,
-                sent=0 if was_dying else sent,
+            failures.WorkerExit(
+                worker.rank, worker.local_rank, running.pid or None, code, running.since, now,
+                failed_between, sent,
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
                 stdout=worker.routes.stdout.file,
-                tail=tail, used=used, left=left, told_s=now - told,
-                failed_s=now - told if was_dying else 0.0,
-                early_s=now - running.since if began_earlier else 0.0,
-                said_s=said_s,
+                tail=tail, used=used, is_left=is_left,
+                signalled_at=first.sent_at if first else failures.NEVER,
+                last_output_at=last_output_at,
             )
         )  # fmt: skip

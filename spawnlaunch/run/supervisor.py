@@ -14,7 +14,7 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, evidence, exits, failures
+from spawnlaunch.outcome import endings, evidence, failures
 from spawnlaunch.run import decisions, leftovers, processes, stops
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
@@ -61,7 +61,7 @@ class Supervisor:
         )  # fmt: skip
         self._become: starting.BecomeWorker = starting.exec_worker
         self._image: preload.Image | None = None  # of --preload
-        self.exits: list[exits.WorkerExit] = []
+        self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
         self._stops: stops.Stops | None = None
         self.has_begun = False  # some workers
@@ -80,7 +80,7 @@ class Supervisor:
         """Let the observer hear nothing more."""
         self._observers.remove(observer)
 
-    def run(self, workers: Sequence[launches.Worker]) -> exits.LaunchResult:
+    def run(self, workers: Sequence[launches.Worker]) -> failures.LaunchResult:
         """Start the workers and see them to their end; then `run` may be called again."""
         self._begin(workers)
         while self.rules.running:
@@ -95,7 +95,7 @@ class Supervisor:
             return self._ended(cause)
         if self.tree.living():
             leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
-        return exits.LaunchResult(0, None, tuple(self.exits))
+        return failures.LaunchResult(0, None, tuple(self.exits))
 
     def _begin(self, workers: Sequence[launches.Worker]) -> None:
         self.exits, self.has_begun = [], True
@@ -123,14 +123,16 @@ class Supervisor:
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
 
-    def _ended(self, cause: failures.Cause) -> exits.LaunchResult:
-        result = exits.LaunchResult(self.rules.status, cause, tuple(self.exits))
+    def _ended(self, cause: failures.Cause) -> failures.LaunchResult:
+        result = failures.LaunchResult(self.rules.status, cause, tuple(self.exits))
         if not result.status:
             return result
 
         why = endings.out_of_memory(self.kills_before, cgroup.memory_kills())
         first = result.first_failure
-        well_s = first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)
+        well_s = max(one.life_s for one in self.exits)
+        if first:
+            well_s = first.failed_between[1] - first.started_at
         return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
@@ -264,8 +266,7 @@ class Supervisor:
         stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
         self.rules.time_up(stay)
 
-    def _on_exit(self, one: exits.WorkerExit) -> None:
-        ended = machine.monotonic()
+    def _on_exit(self, one: failures.WorkerExit) -> None:
         self.exits.append(one)
         for observer in self._observers:
             observer.exited(one)
@@ -273,7 +274,7 @@ class Supervisor:
         # The failure of a worker alone is the first, without looking for evidence.
         if one.code and (self.exits[1:] or self.rules.running or self._has_gang):
             host = self.launch.hostname
-            self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
+            self.exits[-1], failure = evidence.judged(one, host, self.kills_before)
             if failure:
                 self.rules.failed(failure)
                 for observer in self._observers:
@@ -329,7 +330,7 @@ class Supervisor:
         for observer in self._observers:
             observer.compared(told, world_size)
 
-    def end(self, result: exits.LaunchResult) -> None:
+    def end(self, result: failures.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""
         for observer in self._observers:
             observer.ended(result, self.was_told_to_end)

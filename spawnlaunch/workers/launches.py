@@ -75,8 +75,8 @@ class Launch(records.NamedTuple):
     closed: tuple[str, ...] = ()  # the standard streams that are closed for writing
     blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     group: int = 0  # process group of the launcher, which a lone worker shares
-    # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.
-    owes: Callable[[Worker], bool] = lambda _: False
+    # Whether status 0 of a worker counts as a failure; spawnlaunch.launch alone sets it.
+    exit_zero_is_failure: Callable[[Worker], bool] = lambda _: False
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     warnings: tuple[str, ...] = ()  # about the workers' places, and that of their files
     grace_s: float = 0.0  # from SIGTERM to SIGKILL

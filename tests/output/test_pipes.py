@@ -14,7 +14,7 @@ import pytest
 
 from spawnlaunch import output
 from spawnlaunch.base import events, machine
-from spawnlaunch.outcome import exits
+from spawnlaunch.outcome import failures
 from spawnlaunch.output import pipes
 from spawnlaunch.watch import journal
 from spawnlaunch.workers import launches
@@ -173,7 +173,7 @@ def test_a_recorder_that_reads_late_gets_events_whole_and_those_that_it_lacks_ar
     while read.count(b"\n") < 2000:
         read += os.read(reader, 1 << 16)
         loop.turn(0)
-    kept.ended(exits.LaunchResult(0, None), lambda: True)
+    kept.ended(failures.LaunchResult(0, None), lambda: True)
     os.set_blocking(reader, False)
     with suppress(BlockingIOError):
         while True:
