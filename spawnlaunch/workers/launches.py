@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from spawnlaunch.base import machine, records
+from spawnlaunch.base import machine, records, say
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Plan
 from spawnlaunch.cli import flags
@@ -78,7 +78,7 @@ class Launch(records.NamedTuple):
     # Whether status 0 of a worker counts as a failure; spawnlaunch.launch alone sets it.
     exit_zero_is_failure: Callable[[Worker], bool] = lambda _: False
     logs: str | None = None  # the template of the directories of the ranks' files, if any
-    warnings: tuple[str, ...] = ()  # about the workers' places, and that of their files
+    notices: tuple[say.Notice, ...] = ()
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
     # The longest that workers have once the launch is told to end, before the resource manager
     # kills the launcher too (Slurm's KillWait); None: there is no such limit.

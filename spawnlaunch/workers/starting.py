@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from spawnlaunch.base import cpuset, errors, fatal, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
-from spawnlaunch.cli import flags, values
+from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
 from spawnlaunch.workers import environment, files, launches, log_place, routes
 from spawnlaunch.world import identity
@@ -33,7 +34,7 @@ BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 
 def complete(launch: launches.Launch) -> launches.Launch:
-    """Return the launch with its files, grace and limits, from flags and environment.
+    """Return the launch with its files, grace, limits and notices, from flags and environment.
 
     Raises UsageError.
     """
@@ -52,9 +53,22 @@ def complete(launch: launches.Launch) -> launches.Launch:
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
-        logs=logs, warnings=(*launch.plan.warnings, *said), grace_s=grace_s, limit_s=limit_s,
+        logs=logs, notices=_notices(launch, said), grace_s=grace_s, limit_s=limit_s,
         failure_grace_s=failure_s, result=result, error_file=error_file,
     )  # fmt: skip
+
+
+def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notice, ...]:
+    """All notices of a launch, those about the job first; `on_logs` are lines about its files."""
+    request, resolution, environ = launch.request, launch.resolution, launch.environ
+    lines = parsing.warnings(request, resolution.world.has_several_nodes)
+    if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
+        lines += routes.own_files(request, resolution.world, environ)
+    of_node = [*launch.plan.warnings, *on_logs]
+    if "stdout" in launch.closed:
+        of_node.append("stdout is closed: what is written there is lost")
+    both = say.notices(say.JOB, lines), resolution.notices, say.notices(say.NODE, of_node)
+    return tuple(sorted(chain(*both), key=lambda notice: notice.scope))
 
 
 def _own_files(
