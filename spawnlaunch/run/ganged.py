@@ -24,7 +24,7 @@ from spawnlaunch.gang.settings import Settings, settings_of
 from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
-from spawnlaunch.workers import launches, log_place, starting
+from spawnlaunch.workers import launches, routes, starting
 from spawnlaunch.world import host, lookup, refusals
 from spawnlaunch.world.gathering import Gathering
 
@@ -192,7 +192,7 @@ class Gang(observer.Observer):
         self._world_size = start.world_size
         launch = told(self._launch, start, self._port)
         if launch.logs:
-            launch = log_place.in_epoch(launch, start.launch)
+            launch = routes.in_epoch(launch, start.launch)
         try:
             workers = starting.make_workers(launch, start.total)
             starting.prepare_files(workers, launch.scratch, restart=start.total)

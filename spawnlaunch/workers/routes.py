@@ -1,6 +1,6 @@
 """The way of each worker's streams: to the launcher's own, to a file, to both or to neither.
 
-Imported where a flag asks for files, or for some ranks only.
+The files are in a directory of the run below --log-dir.
 
 flag                    of the ranks it names                       files
 (none)                  shown                                       none
@@ -27,6 +27,48 @@ if TYPE_CHECKING:
 
 FILES = {values.STDOUT: "stdout.log", values.STDERR: "stderr.log"}  # torchrun's names
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
+DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
+LATER = "LAUNCH"  # in place of the name of a launch that is not known yet
+
+
+def choose_directories(
+    request: flags.Request, resolution: identity.Resolution, scratch: str
+) -> tuple[str, list[str]]:
+    """Return the template of the ranks' directories, and the lines to print about it.
+
+    A run has a directory below DIR that is named after it. Where this launcher alone names it, or
+    meets others, each launch has a new name there; the latter are told it then (`in_epoch`). A
+    template is taken as it is. Raises UsageError in task mode where there is no DIR.
+    """
+    base, lines, world = request.log_dir, [], resolution.world
+    if base is not None and "{" in base:
+        return base, []
+    if base is None:
+        if world.is_task:
+            raise errors.UsageError(
+                "--redirects needs a place for the files of all tasks; type --log-dir DIR as well"
+            )
+        base = os.path.join(os.path.dirname(scratch), f"logs-of-{os.path.basename(scratch)}")
+        lines = [f"--redirects without --log-dir DIR: the streams are kept in {base}"]
+    run = world.run_id.replace(os.sep, "_")
+    if resolution.gathering:
+        run = f"{run}-{LATER}"
+    elif world.mode == identity.LOCAL and resolution.sources["run_id"].source != identity.CHANCE:
+        run = f"{run}-{machine.name_now()}"
+    return os.path.join(_escaped(os.path.join(base, run)), DIRECTORY), lines
+
+
+def in_epoch(launch: launches.Launch, name: str) -> launches.Launch:
+    """Return the launch with its directories in an epoch; all launchers are given one new name."""
+    if launch.logs is None or "{" in (launch.request.log_dir or ""):
+        return launch
+    own = _escaped(name.replace(os.sep, "_"))  # another machine has said it
+    return launch._replace(logs=launch.logs.replace(f"-{LATER}/", f"-{own}/"))
+
+
+def _escaped(text: str) -> str:
+    """The text with its braces escaped, for use within a template."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, launches.Routes]]:

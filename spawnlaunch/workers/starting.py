@@ -12,7 +12,7 @@ from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.workers import environment, files, launches, log_place, routes
+from spawnlaunch.workers import environment, files, launches, routes
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def complete(launch: launches.Launch) -> launches.Launch:
     request, logs = launch.request, None
     said: list[str] = []
     if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
-        logs, said = log_place.choose_log_directories(request, launch.resolution, launch.scratch)
+        logs, said = routes.choose_directories(request, launch.resolution, launch.scratch)
     result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if (result or error_file) and not launch.resolution.world.is_task:
         result, error_file = _own_files(launch, result, error_file)

@@ -273,6 +273,9 @@ class Evidence(records.NamedTuple):
         return None if value is None else Fact(value, self.request.sources.get(flag, flag))
 
 
+CHANCE = "time of the start, and chance"  # the source of a run's name that nothing else gives
+
+
 class World(records.NamedTuple):
     """The ranks of this launcher's workers, the sizes, and the address of rank 0.
 

@@ -134,7 +134,7 @@ def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> id
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
     name = machine.name_now()
-    job = it.any_manager.job(it.environ) or identity.Fact(name, "time of the start, and chance")
+    job = it.any_manager.job(it.environ) or identity.Fact(name, identity.CHANCE)
     if it.manager is None or it.manager.kind != identity.TASKS:
         return job
     tasks, rank = it.any_manager.world_size(it.environ), it.any_manager.rank(it.environ)

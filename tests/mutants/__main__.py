@@ -85,12 +85,10 @@ OF_PARTS = {
     "base/fatal": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
-    "workers/log_place": "output/test_output run/test_shared_places run/test_shared_paths "
-    "gang/test_log_places messages/test_messages",
     "output/pipes": "output/test_lost_output",
     "run/shared_errors": "run/test_said_once",
     "workers/routes": "output/test_output run/test_filing run/test_shared_places "
-    "run/test_shared_paths",
+    "run/test_shared_paths gang/test_log_places messages/test_messages",
     "output/": "output/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",

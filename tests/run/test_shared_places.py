@@ -157,7 +157,6 @@ def test_every_file_and_directory_is_made_in_one_place():
     apart = {
         "workers/files.py",
         "workers/starting.py",
-        "workers/log_place.py",
         "apart.py",
         "calling",
         "train",
