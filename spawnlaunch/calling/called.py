@@ -24,7 +24,7 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, fatal, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import removal, unable
+from spawnlaunch.run import leftovers, unable
 from spawnlaunch.workers import launches
 
 
@@ -50,7 +50,7 @@ def main() -> int:
         return status
     finally:
         if os.getppid() != caller:
-            removal.remove_tree(directory)
+            leftovers.remove_tree(directory)
 
 
 def _owes(directory: str, worker: launches.Worker) -> bool:

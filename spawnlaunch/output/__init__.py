@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 
 from spawnlaunch.base import events, machine
 from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
-from spawnlaunch.output import pipes, published
+from spawnlaunch.output import pipes
 from spawnlaunch.workers import launches
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
@@ -27,6 +29,7 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Open files of a guard: of a worker at most a pidfd, and pipes and files of both streams; and those
 # of its own, for a look into /proc and a module that is imported too.
 MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
+TIMES, SLOT_BYTES = "spawnlaunch-said", 64  # the file of `publish`, and its parts
 
 
 class Output:
@@ -44,7 +47,7 @@ class Output:
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
-        self._told: int | None = None  # see output/published.py
+        self._times: int | None = None  # see `publish`
         # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
         self._silent_ends: list[int] = []
         self._is_debugged = is_debugged
@@ -135,8 +138,29 @@ class Output:
         self.theirs.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
-        """Publish for spawnlaunch.top when each worker, by its rank, writes something."""
-        self._told = published.publish(self._told, [each for _, each in self._sources], pids)
+        """Publish for spawnlaunch.top when each of the workers with these pids, by rank, writes.
+
+        The times are in a file without a name in memory (memfd_create(2)), in a slot for each
+        worker: pid, time (monotonic clock, seconds) and rank. The pipes themselves do not tell:
+        Linux 6.15 and later keep no times of them.
+        """
+        if not hasattr(machine, "memfd_create"):
+            return
+        try:
+            if self._times is None:
+                self._times = machine.memfd_create(TIMES)
+            machine.ftruncate(self._times, 0)
+        except OSError as error:
+            self._times = None
+            say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot "
+                 "show when ranks said something last"])  # fmt: skip
+            return
+        # The source that was read last publishes last.
+        sources = sorted((each for _, each in self._sources), key=lambda each: each.last_read)
+        for slot, (rank, pid) in enumerate(pids.items()):
+            for source in sources:
+                if source.rank == rank and source.is_open:
+                    source.tell(partial(_publish, self._times, slot, pid, rank))
 
     def read_last(self, rank: int) -> tuple[str | None, float]:
         """The last output of an ended worker, and its time by the monotonic clock.
@@ -225,6 +249,13 @@ class Output:
         else:
             was_read = say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
             self._has_failed |= not was_read  # then the status says it
+
+
+def _publish(file: int, slot: int, pid: int, rank: int, when: float) -> None:
+    when += machine.monotonic() - machine.running_s()
+    with suppress(OSError):
+        text = f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES)
+        machine.pwrite(file, text.encode(), slot * SLOT_BYTES)
 
 
 def _coloured(prefix: str, rank: int) -> str:

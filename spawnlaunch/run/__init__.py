@@ -4,9 +4,9 @@ front, guard                the process that the user started, and its child, wh
 attempts                    one run of the workers after the other; restarts
 supervisor                  passes events to the decisions, and their actions to the processes
 stops                       workers that a signal has stopped
-tree, leftovers, removal    processes and files that workers leave
+tree, leftovers             processes and files that workers leave
 observer                    events as optional parts of a launch get them
 ganged, telling, unable     several nodes
 shared_errors               errors that many tasks of a step have in common, printed once
-debug, preload/             for a flag only
+preload/                    for a flag only
 """

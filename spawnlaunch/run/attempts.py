@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spawnlaunch.base import errors, events, machine, say
+from spawnlaunch.base import errors, events, say
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import leftovers, removal, unable
+from spawnlaunch.run import leftovers, unable
 from spawnlaunch.run.supervisor import Supervisor
-from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import host
 
@@ -30,14 +29,14 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
             tree.kept.clear()
-            end(tree)
+            leftovers.end(tree)
             is_written = supervisor.output.drain(launch.grace_s, supervisor.was_told_to_end)
         if not (is_written or result.status):
             result = result._replace(status=os.EX_IOERR)
         supervisor.end(result)
         return leave_word(result) if result.cause or launch.result else result.status
     finally:
-        remove_scratch(launch.scratch)
+        leftovers.remove_scratch(launch.scratch)
 
 
 def _run(
@@ -61,7 +60,7 @@ def _run(
     if has_gang:
         from spawnlaunch.run import ganged  # most launches are of one node
 
-        gang = ganged.Gang(supervisor, lambda: end(tree))
+        gang = ganged.Gang(supervisor, lambda: leftovers.end(tree))
         return gang.run(), gang.leave_word
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
@@ -79,7 +78,12 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.was_told_to_end:
             supervisor.output.say([_why_not(result.status, final, most - used, most)])
-        if more is None or rules.is_told_later or not end(tree) or supervisor.listen_for_end():
+        if (
+            more is None
+            or rules.is_told_later
+            or not leftovers.end(tree)
+            or supervisor.listen_for_end()
+        ):
             break
         before = (*result.restarted, result.cause)
         total, used = len(before), more
@@ -107,23 +111,6 @@ def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
     )
 
 
-def remove_scratch(directory: str) -> None:
-    """Remove the scratch directory, if it is there, with all that the workers left in it.
-
-    Only a directory of our own user: where others may rename entries of TMPDIR, the name may by now
-    lead elsewhere.
-    """
-    try:
-        if machine.lstat(directory).st_uid == machine.geteuid():
-            machine.rmdir(directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:  # most are empty
-        removal.remove_tree(directory)
-        if machine.lexists(directory):
-            say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
-
-
 def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.LaunchResult:
     """Return the result of a launch that ended before its workers were started."""
     cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
@@ -132,19 +119,6 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.La
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
     return failures.LaunchResult(status, cause)
-
-
-def end(tree: Tree) -> bool:
-    """Kill all processes of the run that are left, and name those that do not die.
-
-    True: all are gone.
-    """
-    left = [process.pid for process in tree.end(tree.patience_s)]
-    if left:
-        stuck = "it must be stuck in the kernel"
-        say.say(f"could not kill {leftovers.named(pid)}, which is left: "
-                f"{leftovers.why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
-    return not left
 
 
 def _leave_word(supervisor: Supervisor, result: failures.LaunchResult) -> int:

@@ -21,11 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import errors, events, machine, records, say, signals
+from spawnlaunch.base import cpuset, errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import attempts, decisions, guard
+from spawnlaunch.run import attempts, decisions, guard, leftovers
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
 from spawnlaunch.workers import launches
@@ -66,9 +66,7 @@ def run(
     a launch needs; nothing is left then.
     """
     if launch.request.debug is not None:
-        from spawnlaunch.run import debug
-
-        launch = debug.prepared(launch, workers)
+        launch = _with_debugged_rank(launch, workers)
     _check_system(workers)
     watched = signals.watched()
     machine.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -98,6 +96,35 @@ def run(
             machine.waitpid(process.pid, 0)
         _take_over(-guard.FAULTS[os.EX_OSERR], process, tree, launch)
         raise
+
+
+def _with_debugged_rank(
+    launch: launches.Launch, workers: Sequence[launches.Worker]
+) -> launches.Launch:
+    """Return the launch without its time limits, after printing what holds for --debug RANK.
+
+    That rank has the terminal, as if it ran alone; the other ranks go on. Raises UsageError.
+    """
+    rank, size = launch.request.debug, launch.resolution.world.world_size
+    if rank is None or rank >= size:
+        raise errors.UsageError(
+            f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
+        )
+    if all(worker.rank != rank for worker in workers):
+        return launch  # it is on another node
+    if not machine.isatty(0):
+        raise errors.UsageError(
+            f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
+            "terminal, through ssh with ssh -t"
+        )
+    say.say([
+        f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and the "
+        "launcher's time limits do not apply",
+        "--debug: the other ranks wait in a collective for as long as their process group lets "
+        "them (by default 10 minutes with NCCL, 30 with gloo); for longer write "
+        "init_process_group(timeout=timedelta(hours=8))",
+    ])  # fmt: skip
+    return launch._replace(request=launch.request._replace(timeout_s=0.0, hang_timeout_s=0.0))
 
 
 def _check_system(workers: Sequence[launches.Worker]) -> None:
@@ -265,8 +292,8 @@ def _has_shell() -> bool:
 
 def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed or had a fault, and return the exit status."""
-    attempts.end(tree)
-    attempts.remove_scratch(launch.scratch)
+    leftovers.end(tree)
+    leftovers.remove_scratch(launch.scratch)
     cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=process.pid)
     for status, signum in guard.FAULTS.items():
         if signum == -code:

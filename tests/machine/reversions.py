@@ -130,7 +130,7 @@ REVERSIONS = (
              "gang.member:Member.worker_failed", "early_s += way_s", "pass"),
     # A refused call costs what it gives
     _one("memfd_create refused ends the launch", "memfd_create",
-         "output.published:publish", "OSError", "KeyError"),
+         "output:Output.publish", "OSError", "KeyError"),
     _one("pidfd_send_signal refused leaves processes", "pidfd_send_signal",
          "run.tree:send", "signals.send(process.pid, signum)", "pass",
          "run.tree:send", "is_same and (fd is None or not machine.signal_pidfd(fd, signum))",
