@@ -297,17 +297,17 @@ def write_files(
     result: failures.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] | None = (),
-) -> int:
-    """Write the files that the user asked for; the result is the exit status.
+) -> bool:
+    """Write the files that the user asked for; the result is whether that of --result was.
 
     `elsewhere` is that of `write_result`; None: another node has the file of --result.
     """
-    status, failure = result.status, result.first_failure
-    if launch.result and elsewhere is not None and not write_result(result, launch, elsewhere):
-        status = status or os.EX_IOERR
+    failure, is_written = result.first_failure, True
+    if launch.result and elsewhere is not None:
+        is_written = write_result(result, launch, elsewhere)
     if result.cause and failure and launch.error_file:
         copy_error_file(result.cause, failure, launch.error_file)
-    return status
+    return is_written
 
 
 def copy_error_file(cause: failures.Cause, failure: failures.WorkerExit, path: str) -> None:

@@ -10,6 +10,7 @@ before an error, an error before an abort, and errors about a lost peer are last
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Sequence
 
 from spawnlaunch.base import records
@@ -179,6 +180,10 @@ class LaunchResult(records.NamedTuple):
     cause: Cause | None  # None: every worker ended with 0
     exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
     restarted: tuple[Cause, ...] = ()  # of attempts that were followed by another, in their order
+
+    def with_loss(self) -> LaunchResult:
+        """The same after something could not be written, which matters where all else is well."""
+        return self._replace(status=self.status or os.EX_IOERR)
 
     @property
     def first_failure(self) -> WorkerExit | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from spawnlaunch.base import errors, events, say
 from spawnlaunch.outcome import endings, failures
@@ -13,40 +11,48 @@ from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import host
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.run import ganged
+
 
 def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
     """Run the workers to their end, kill what they leave, and report how the launch ended.
 
-    The result is the exit status.
+    The result is the exit status: that of the cause, or EX_IOERR where a launch without one has
+    lost output, or cannot write the file of --result.
     """
     launch, tree = supervisor.launch, supervisor.tree
     starting.make_scratch(launch.scratch)
-
     try:
         try:
-            result, leave_word = _run(supervisor, workers)
+            result, gang = _run(supervisor, workers)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
             tree.kept.clear()
             leftovers.end(tree)
             is_written = supervisor.output.drain(launch.grace_s, supervisor.was_told_to_end)
-        if not (is_written or result.status):
-            result = result._replace(status=os.EX_IOERR)
+        if not is_written:
+            result = result.with_loss()
         supervisor.end(result)
-        return leave_word(result) if result.cause or launch.result else result.status
+        if result.cause or launch.result:
+            if not endings.write_files(result, launch, gang.elsewhere(result) if gang else ()):
+                result = result.with_loss()
+            if gang:
+                gang.report(result)
+            else:
+                _report(supervisor, result)
+        return result.status
     finally:
         leftovers.remove_scratch(launch.scratch)
 
 
 def _run(
     supervisor: Supervisor, workers: Sequence[launches.Worker]
-) -> tuple[failures.LaunchResult, Callable[[failures.LaunchResult], int]]:
-    """Run the workers.
-
-    The result is how the launch ended, and the function that reports it.
-    """
-    launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
+) -> tuple[failures.LaunchResult, ganged.Gang | None]:
+    """Run the workers; the result is how the launch ended, and its gang on several nodes."""
+    launch, tree = supervisor.launch, supervisor.tree
     request, has_gang = launch.request, launch.resolution.gathering is not None
     if not has_gang:  # else they are others' ranks
         if request.timeout_s:
@@ -56,16 +62,16 @@ def _run(
         starting.prepare_files(workers, launch.scratch)
     early = supervisor.preload() if request.preload else None
     if early:
-        return _ended_early(supervisor, *early), leave_word
+        return _ended_early(supervisor, *early), None
     if has_gang:
         from spawnlaunch.run import ganged  # most launches are of one node
 
         gang = ganged.Gang(supervisor, lambda: leftovers.end(tree))
-        return gang.run(), gang.leave_word
+        return gang.run(), gang
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
         result = _restarted(result, supervisor)
-    return result, leave_word
+    return result, None
 
 
 def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failures.LaunchResult:
@@ -121,17 +127,11 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.La
     return failures.LaunchResult(status, cause)
 
 
-def _leave_word(supervisor: Supervisor, result: failures.LaunchResult) -> int:
-    """Write the report to stderr, and the files that the user asked for.
-
-    The result is the exit status.
-    """
-    launch = supervisor.launch
-    status = endings.write_files(result, launch)
-    failure, hostname = result.first_failure, launch.hostname
+def _report(supervisor: Supervisor, result: failures.LaunchResult) -> None:
+    """Print the report."""
+    launch, hostname, failure = supervisor.launch, supervisor.launch.hostname, result.first_failure
     patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
     say.say(endings.summary(result, hostname), patience_s)
     if failure:
         endings.say_environment(failure, launch, patience_s)
         endings.say_words(failure, hostname, supervisor.output.shown_last(failure), patience_s)
-    return status

@@ -297,14 +297,10 @@ class Gang(observer.Observer):
 
     # The end
 
-    def leave_word(self, result: failures.LaunchResult) -> int:
-        """Print the report on the hub's node, and one line on any other.
-
-        The result is the exit status.
-        """
-        cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
-        status = endings.write_files(result, self._launch, elsewhere)
-        line = words.ended(self._name, status, cause, self._server is not None)
+    def report(self, result: failures.LaunchResult) -> None:
+        """Print the report on the hub's node, and one line on any other."""
+        cause = result.cause
+        line = words.ended(self._name, result.status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
         elif cause is not None:
@@ -312,7 +308,6 @@ class Gang(observer.Observer):
         if first := result.first_failure:
             endings.say_environment(first, self._launch, say.PATIENCE_S)
             endings.say_where(first)
-        return status
 
     def _say_report(self, cause: failures.Cause, result: failures.LaunchResult) -> None:
         """Print the first failure and the ends of this node's ranks.
@@ -328,9 +323,13 @@ class Gang(observer.Observer):
         if cause.words:  # also those of a rank here: other nodes' output may come after them
             endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]]:
-        """The ends of the ranks of other nodes: (rank, code), None where the code is not known."""
-        assert self._server is not None
+    def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
+        """The ends of the ranks of other nodes: (rank, code), None where the code is not known.
+
+        None where another node has the hub, which files them.
+        """
+        if not self._server:
+            return None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
         unknown = 0 if result.cause is None else None
         return [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]

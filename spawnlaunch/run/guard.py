@@ -62,9 +62,7 @@ def run(
         supervisor = _supervisor(launch, workers, observers, inherited)
         status, fault = attempts.carry_out(supervisor, workers), 0
     except errors.UsageError as error:
-        status, fault = errors.WRONG_USE, 0
-        say.say([f"error: {error}"])
-        unable.tell_of(launch, status, str(error))
+        status, fault = fatal.end(error, tell=partial(unable.tell_of, launch)), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:

@@ -31,7 +31,7 @@ class Stops:
         on_change: Callable[[], object],
     ) -> None:
         self._loop, self._processes, self._rules = loop, processes, rules
-        self._on_change = on_change
+        self._on_change, self._stands = on_change, False
         self._pids: set[int] = set()  # of children; a number is a worker's while that one runs
 
     def workers(self) -> dict[int, int]:
@@ -55,9 +55,10 @@ class Stops:
         is_one_told = (
             rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
         )
-        if is_one_told and not loop.stands:
+        if is_one_told and not self._stands:
             loop.alarm(self._continue, decisions.STOPPED_S, always=True)
-        return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
+        self._stands = is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
+        return self._stands
 
     def _continue(self) -> None:
         stopped = frozenset(self.workers())

@@ -12,7 +12,6 @@ known by pid and start time; it is signalled through a pidfd, opened before the 
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 
@@ -23,6 +22,7 @@ from spawnlaunch.outcome import failures
 from spawnlaunch.run import decisions
 from spawnlaunch.workers import environment
 
+DEATH_S = 0.02  # until the next look at whether processes have died
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 
 
@@ -148,17 +148,15 @@ class Tree:
 
         A killed process may just have started another, so this looks again until none is found.
         """
-        seen = machine.running_s()
-        deadline = seen + patience_s
+        loop, is_over = events.Loop(has_order=False), False
+        deadline = machine.running_s() + patience_s
         while left := self.living():
             send(signal.SIGKILL, left)
             kill_groups(left)
-            now = machine.running_s()
-            deadline += max(0.0, now - seen - events.LATE_S)  # in which we did not run
-            if now > deadline:
+            if is_over:
                 return left
-            seen = now
-            _await_deaths(left, at_most_s=0.02)
+            _await_deaths(left, loop)
+            is_over = machine.running_s() > deadline
         return []
 
     def living(self) -> list[proc.Process]:
@@ -202,14 +200,14 @@ class Tree:
         return any(mark_of(one.pid).startswith(f"{self._run}.") for one in family)
 
 
-def _await_deaths(processes: Iterable[proc.Process], at_most_s: float) -> None:
-    """Wait until one of the processes has ended."""
+def _await_deaths(processes: Iterable[proc.Process], loop: events.Loop) -> None:
+    """Wait until one of the processes has ended, but not for long."""
     fds = [fd for one in processes if (fd := machine.open_pidfd(one.pid)) is not None]
-    poller = machine.poll()
     for fd in fds:
-        poller.register(fd, select.POLLIN)
-    events.patient_poll(poller, at_most_s)
+        loop.watch(fd, lambda: None)
+    loop.turn(DEATH_S)
     for fd in fds:
+        loop.forget(fd)
         machine.close(fd)
 
 

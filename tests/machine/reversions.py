@@ -39,7 +39,7 @@ LATER = "machine.running_s()", "machine.monotonic()"
 REVERSIONS = (
     # Time in which we could not run does not count
     _one("all deadlines run while the launch stands", "freeze",
-         "base.events:Loop._count", "machine.lose(self._seen - seen - counts_s)", "pass"),
+         "base.events:Loop._count", "machine.exclude(self._seen - seen - counts_s)", "pass"),
     _one("a gap counts that is neither in a wait nor in a call", "freeze",
          "base.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
          "base.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
@@ -53,15 +53,12 @@ REVERSIONS = (
     _one("what workers leave has its grace while it is frozen", "freeze",
          "run.leftovers:_goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
-         "run.tree:Tree.end", *LATER,
-         "run.tree:Tree.end",
-         "deadline += max(0.0, now - seen - events.LATE_S)", "pass"),
+         "run.tree:Tree.end", *LATER),
     _one("our own words are dropped, as their reader was frozen", "freeze",
          "base.say:write", "passed_s < left_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.stops:Stops.heed",
-         "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
-         "return False",
+         "return self._stands", "return False",
          "run.stops:Stops.heed",
          "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
     # Whoever will not come says so, and is believed
