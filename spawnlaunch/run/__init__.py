@@ -3,7 +3,7 @@
 front, guard                the process that the user started, and its child, which supervises
 attempts                    one run of the workers after the other; restarts
 supervisor                  passes events to the decisions, and their actions to the processes
-stops                       workers that a signal has stopped
+processes                   starts, signals and reaps the workers
 tree, leftovers             processes and files that workers leave
 observer                    events as optional parts of a launch get them
 ganged, telling, unable     several nodes

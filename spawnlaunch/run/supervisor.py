@@ -15,7 +15,7 @@ from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
 from spawnlaunch.outcome import endings, evidence, failures
-from spawnlaunch.run import decisions, leftovers, processes, stops
+from spawnlaunch.run import decisions, leftovers, processes
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
 
@@ -63,7 +63,7 @@ class Supervisor:
         self._image: preload.Image | None = None  # of --preload
         self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
-        self._stops: stops.Stops | None = None
+        self._stops: processes.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_told = False  # whether a signal or a time limit has asked for the end
@@ -249,9 +249,11 @@ class Supervisor:
         """The pids of the workers that run, by their ranks."""
         return {rank: one.pid for rank, one in self._processes.by_rank.items()}
 
-    def _stop_help(self) -> stops.Stops:
+    def _stop_help(self) -> processes.Stops:
         if self._stops is None:
-            self._stops = stops.Stops(self.loop, self._processes, lambda: self.rules, self.resumed)
+            self._stops = processes.Stops(
+                self.loop, self._processes, lambda: self.rules, self.resumed
+            )
         return self._stops
 
     def _limit_reached(self) -> None:

@@ -57,9 +57,9 @@ REVERSIONS = (
     _one("our own words are dropped, as their reader was frozen", "freeze",
          "base.say:write", "passed_s < left_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
-         "run.stops:Stops.heed",
+         "run.processes:Stops.heed",
          "return self._stands", "return False",
-         "run.stops:Stops.heed",
+         "run.processes:Stops.heed",
          "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
     # Whoever will not come says so, and is believed
     _several("a launcher that cannot take part does not tell the others", "unable",

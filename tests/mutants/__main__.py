@@ -63,9 +63,7 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image hang/test_hang",
     "hang/together": "hang/test_of_all_nodes",
     "hang/": "hang/test_hang run/test_gaps",
-    "run/front": "run/test_terminal run/test_standard_streams",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
-    "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "workers/environment": "run/test_local",
     **{
         f"run/{name}": "run/test_open_files run/test_guard_fails run/test_stopped "
