@@ -1,7 +1,7 @@
 """Start, watch and end the workers of one node.
 
-front, guard                the process that the user started, and its child, which supervises
-attempts                    one run of the workers after the other; restarts
+front                       the process that the user started
+guard                       its child, which supervises: attempts, restarts, and the report
 supervisor                  passes events to the decisions, and their actions to the processes
 processes                   starts, signals and reaps the workers
 tree, leftovers             processes and files that workers leave

@@ -8,7 +8,7 @@ clock or file is looked at here. A launch is in one of three stages, and only go
               which has the terminal has had as well
     KILLING   SIGKILL was sent
 
-When all have ended, `attempts` decides whether they are started once more.
+When all have ended, `guard` decides whether they are started once more.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from spawnlaunch.base import cpuset, errors, events, machine, records, say, sign
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import attempts, decisions, guard, leftovers
+from spawnlaunch.run import decisions, guard, leftovers
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
 from spawnlaunch.workers import launches
@@ -76,7 +76,7 @@ def run(
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, pipe, observers)
         supervisor.listen()
-        return attempts.carry_out(supervisor, workers)
+        return guard.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)

@@ -57,7 +57,7 @@ class Processes:
     The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
     Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
     failure was the first). Once all have ended, the way of the status: Cause.status ->
-    Supervisor.run -> attempts.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
+    Supervisor.run -> guard.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
     -> entry.main, which exits.
     """
 

@@ -58,7 +58,7 @@ class Worker(records.NamedTuple):
 class Launch(records.NamedTuple):
     """The description of the workers of an attempt, and of how they are ended and reported.
 
-    No launch changes. For each later attempt `attempts` (`ganged`, on several nodes) makes one with
+    No launch changes. For each later attempt `guard` (`ganged`, on several nodes) makes one with
     another port. The fields from `logs` on are those of `starting.complete`.
     """
 
