@@ -81,7 +81,12 @@ def run(
     reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    process = _start_guard(workers, launch, pipe, observers)
+    inlet, channel = machine.pipe()
+    machine.set_blocking(channel, False)
+    inherited = guard.Inherited(machine.getpid(), inlet, channel, pipe)
+    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
+    machine.close(inlet)
+    process = GuardProcess(pid, channel)
     try:
         watch = _Watch(process, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
@@ -160,24 +165,6 @@ def _check_limit(workers: int, needed: int, own: int) -> None:
         raise errors.UsageError(
             f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )
-
-
-def _start_guard(
-    workers: Sequence[launches.Worker],
-    launch: launches.Launch,
-    pipe: events.SignalPipe,
-    observers: Sequence[MakeObserver],
-) -> GuardProcess:
-    """Fork the guard; the signals that the launcher watches are already blocked.
-
-    Raises OSError where no other process can be started.
-    """
-    inlet, outlet = machine.pipe()
-    machine.set_blocking(outlet, False)
-    inherited = guard.Inherited(machine.getpid(), inlet, outlet, pipe)
-    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
-    machine.close(inlet)
-    return GuardProcess(pid, outlet)
 
 
 class _Watch:

@@ -137,8 +137,14 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * n
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         outputs = routes.chosen(launch, restart)
-    columns = _columns() if n > 1 else None
-    told: dict[str, object] = {  # to all of them
+    columns = None
+    if n > 1:
+        with suppress(OSError):  # our stdout is no terminal
+            columns = machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
+    on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
+    on_places.add("--oversubscribe")
+    typed = dict.fromkeys(flag.name for flag, _, _ in request.given if flag.name in on_places)
+    shared: dict[str, object] = {  # the variables that have one value for all workers
         "TORCHELASTIC_RESTART_COUNT": restart,
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
@@ -146,25 +152,17 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         environment.STACK_FILES: None,
         environment.WITNESS: identity.ITS_OWN_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
-        environment.TYPED: _typed(request),
+        environment.TYPED: " ".join(typed) or None,
         environment.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
         from spawnlaunch.workers import flight_recorder
 
-        told[environment.STACK_SIGNAL] = signals.STACKS or None
-        told[environment.STACK_FILES] = launch.scratch
-        told |= flight_recorder.variables(launch.environ, launch.scratch)
-    return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
-
-
-def _typed(request: flags.Request) -> str | None:
-    """The flags on the command line that bear on where ranks are; None: there are none."""
-    typed = dict.fromkeys(flag.name for flag, _, _ in request.given)
-    on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
-    on_places.add("--oversubscribe")
-    return " ".join(name for name in typed if name in on_places) or None
+        shared[environment.STACK_SIGNAL] = signals.STACKS or None
+        shared[environment.STACK_FILES] = launch.scratch
+        shared |= flight_recorder.variables(launch.environ, launch.scratch)
+    return [_worker(launch, i, *each, columns, shared) for i, each in enumerate(outputs)]
 
 
 def _worker(
@@ -173,7 +171,7 @@ def _worker(
     error_file: str | None,
     streams: launches.Routes,
     columns: int | None,
-    told: Mapping[str, object],
+    shared: Mapping[str, object],
 ) -> launches.Worker:
     """Make worker `i`; `error_file` is that of its files, `columns` the width of our terminal."""
     request, plan, world = launch.request, launch.plan, launch.resolution.world
@@ -181,11 +179,12 @@ def _worker(
     prefix = _prefix(launch, rank)
     is_shown = streams.stdout == launches.SHOWN.stdout
     width = columns - len(prefix) if columns and is_shown else None
-    own = {**told, environment.COLUMNS: width}
+    own = {**shared, environment.COLUMNS: width}
     if not binding.cpus:
         own[environment.NODE_CPUS] = None
     if width:
-        own |= _size(width, launch.environ)
+        size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+        own |= {name: value for name, value in size.items() if name not in launch.environ}
     if not world.is_task:
         own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
         own[environment.MARK] = f"{launch.mark}.{rank}"
@@ -226,20 +225,6 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
             request.prefix_template, rank, rank - world.rank + world.local_rank, request
         )
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
-
-
-def _columns() -> int | None:
-    """The width of the terminal that our stdout is; None where it is none."""
-    try:
-        return machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
-    except OSError:
-        return None
-
-
-def _size(width: int, environ: Mapping[str, str]) -> dict[str, object]:
-    """The size of the terminal that a pipe of ours leads to; the user's variables stay."""
-    size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-    return {name: value for name, value in size.items() if name not in environ}
 
 
 def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
