@@ -182,7 +182,7 @@ def _how(one: failures.WorkerExit) -> str:
     if _is_stopped(one):
         return "was stopped by the launcher" + " (SIGKILL)" * (one.code == -signal.SIGKILL)
     told = f" after {failures.signal_name(one.sent)} from the launcher" if one.sent else ""
-    return failures.how_it_ended(one.code) + told
+    return failures.end_in_words(one.code) + told
 
 
 def _is_stopped(one: failures.WorkerExit) -> bool:
@@ -202,7 +202,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 def last_words(failure: failures.WorkerExit) -> str | None:
     """The traceback or the last output of a failed worker; None where neither is kept."""
     words = traceback_in(read(failure.error_file))
-    return words[-TAIL_BYTES:] if words else _said_last(failure)
+    return words[-TAIL_BYTES:] if words else _last_output(failure)
 
 
 def traceback_in(record: Any) -> str | None:
@@ -232,7 +232,7 @@ def read(path: str | None) -> Any:
         return None
 
 
-def _said_last(failure: failures.WorkerExit) -> str | None:
+def _last_output(failure: failures.WorkerExit) -> str | None:
     """The last lines that a worker wrote to its stderr, to whichever file that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
@@ -254,24 +254,30 @@ def is_shown(words: str, shown: str) -> bool:
     return bool(there) and header in before
 
 
-def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
+def print_last_lines(
+    rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S
+) -> None:
     """Print the last words of a worker."""
     say.say([f"the last lines of rank {rank} on {host}:"], patience_s)
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 
-def say_words(one: failures.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
+def print_last_words(
+    one: failures.WorkerExit, host: str, shown: str | None, patience_s: float
+) -> None:
     """Print the last words of a failed worker, and the file that has them.
 
     Words that were `shown` last are left out (None: all were).
     """
     words = last_words(one)
     if words and shown is not None and not is_shown(words, shown):
-        say_last(one.rank, host, words, patience_s)
-    say_where(one, patience_s)
+        print_last_lines(one.rank, host, words, patience_s)
+    print_log_place(one, patience_s)
 
 
-def say_environment(one: failures.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
+def print_environment_hint(
+    one: failures.WorkerExit, launch: launches.Launch, patience_s: float
+) -> None:
     """Print a hint where a module is missing, and the active environment is not the workers'."""
     request, is_by_itself = launch.request, one.tail is None and not one.stderr
     if one.code != 1 or request.program.kind == "program":
@@ -281,7 +287,7 @@ def say_environment(one: failures.WorkerExit, launch: launches.Launch, patience_
     say.say([line] * bool(line), patience_s)
 
 
-def say_where(one: failures.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
+def print_log_place(one: failures.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
     """Name the file with the output of a failed worker, if one was kept."""
     kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
@@ -314,7 +320,7 @@ def copy_error_file(cause: failures.Cause, failure: failures.WorkerExit, path: s
     """Copy the first failure to the error file that the user named, or print why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
-        stack, now = _said_last(failure) or "", str(int(machine.time()))
+        stack, now = _last_output(failure) or "", str(int(machine.time()))
         words = cause.in_words
         extra = {"py_callstack": stack, "timestamp": now}
         record = {"message": {"message": words, "extraInfo": extra}}

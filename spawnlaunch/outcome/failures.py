@@ -94,7 +94,7 @@ class Cause(records.NamedTuple):
         lost = f" ({names(self.lost)} was lost as well, probably the cause)" if self.lost else ""
         return WORDS[self.kind].format(
             worker=worker(self.rank, self.host, self.pid),
-            how=how_it_ended(self.code) if self.kind == "failure" else self.words,
+            how=end_in_words(self.code) if self.kind == "failure" else self.words,
             after=f" after {self.after_s:.1f} s" if self.after_s else "",
             oom=f"; {self.oom}" if self.oom else "",
             lost=lost,
@@ -260,7 +260,7 @@ def signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def how_it_ended(code: Code) -> str:
+def end_in_words(code: Code) -> str:
     """
     >>> how_it_ended(7), how_it_ended(-9)
     ('exited with status 7', 'died of SIGKILL')

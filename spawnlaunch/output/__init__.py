@@ -46,7 +46,9 @@ class Output:
         self._sources: list[tuple[int, pipes.Source]] = []
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
-        self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
+        self.worker_ends: dict[
+            int, int
+        ] = {}  # by its descriptor: ends of pipes for the next worker
         self._times: int | None = None  # see `publish`
         # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
         self._silent_ends: list[int] = []
@@ -72,18 +74,18 @@ class Output:
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
         if self._is_debugged and worker.own_session:  # the terminal is another rank's
-            self.theirs[0], end = machine.pipe()
+            self.worker_ends[0], end = machine.pipe()
             self._silent_ends.append(end)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             if not self._is_heard(worker, fd, route):
                 continue
-            ours, self.theirs[fd] = machine.pipe()
+            ours, self.worker_ends[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
             if prefix and sink and sink.is_terminal:
                 prefix = _coloured(prefix, worker.rank)
             source = pipes.Source(
-                ours, self._loop, sink, prefix.encode(), route, self._lost, worker.rank
+                ours, self._loop, sink, prefix.encode(), route, self._report_loss, worker.rank
             )
             self._sources.append((fd, source))
             if fd == 2:
@@ -103,7 +105,7 @@ class Output:
 
         def failed(error: OSError) -> None:
             words = f"cannot write to our {NAMES[fd]}: {error.strerror}"
-            self._lost(f"{words}; what workers write there is lost")
+            self._report_loss(f"{words}; what workers write there is lost")
 
         def unread() -> None:
             if self.is_held_up:
@@ -118,12 +120,12 @@ class Output:
             self.sinks[fd] = sink
         return self.sinks[fd]
 
-    def _lost(self, words: str) -> None:
+    def _report_loss(self, words: str) -> None:
         """Report that a file, or a stream of ours, cannot be written any more."""
         self._has_failed = True
         self.say([words])
 
-    def take(self, ends: Mapping[int, int]) -> None:
+    def use_ends(self, ends: Mapping[int, int]) -> None:
         """In the worker, use these ends of pipes as its streams."""
         for fd, end in ends.items():
             machine.dup2(end, fd)
@@ -131,11 +133,11 @@ class Output:
             _close_on_exec()
             machine.setrlimit(self._limits)
 
-    def let_go(self) -> None:
+    def close_worker_ends(self) -> None:
         """In the guard, close the worker's ends of the pipes."""
-        for end in self.theirs.values():
+        for end in self.worker_ends.values():
             machine.close(end)
-        self.theirs.clear()
+        self.worker_ends.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
         """Publish for spawnlaunch.top when each of the workers with these pids, by rank, writes.
@@ -160,7 +162,7 @@ class Output:
         for slot, (rank, pid) in enumerate(pids.items()):
             for source in sources:
                 if source.rank == rank and source.is_open:
-                    source.tell(partial(_publish, self._times, slot, pid, rank))
+                    source.call_on_reads(partial(_publish, self._times, slot, pid, rank))
 
     def read_last(self, rank: int) -> tuple[str | None, float]:
         """The last output of an ended worker, and its time by the monotonic clock.
@@ -207,7 +209,7 @@ class Output:
         """The seconds for which no worker has written anything through our pipes."""
         return machine.running_s() - max((each.last_read for _, each in self._sources), default=0.0)
 
-    def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> bool:
+    def drain(self, grace_s: float, is_end_requested: Callable[[], bool]) -> bool:
         """Write the rest of the output, now that no worker writes any more, and report lost output.
 
         A reader is waited for, unless it has taken nothing for the grace, or for PAUSE_S where that
@@ -216,20 +218,20 @@ class Output:
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
-        self.await_readers(self.sinks.values(), grace_s, was_told_to_end)
+        self.await_readers(self.sinks.values(), grace_s, is_end_requested)
         for fd, sink in self.sinks.items():
-            if self._unshown[fd] or sink.queue or sink.lost:
+            if self._unshown[fd] or sink.queue or sink.lost_bytes:
                 self._give_up(fd, sink)
         return not (self._has_failed or UNWRITTEN in machine.remembered)
 
     def await_readers(
-        self, sinks: Collection[pipes.Sink], grace_s: float, was_told_to_end: Callable[[], bool]
+        self, sinks: Collection[pipes.Sink], grace_s: float, is_end_requested: Callable[[], bool]
     ) -> None:
         """Wait for the readers of our streams, as long as `drain` says."""
         since = machine.running_s()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
-            if was_told_to_end():
+            if is_end_requested():
                 pause_s = PATIENCE_S
             else:
                 since = max(since, *(sink.last_write for sink in sinks))
@@ -241,7 +243,7 @@ class Output:
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop output that was not read in time, or could not be written, and report it."""
         left = self._unshown[fd] + sink.give_up()
-        if not left or sink.reader_gone:
+        if not left or sink.has_no_reader:
             return
         lost = f"the last {left} bytes that workers wrote"
         if sink.error:

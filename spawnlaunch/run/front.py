@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # of each stream. A launch is refused where it cannot have these; the soft limit is raised where the
 # most of `Output.begin` would not fit.
 LEAST_OF_A_WORKER = 3
-OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
+OF_GUARD_WITH_ONE_WORKER = 9  # a worker alone keeps our streams
 
 NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
@@ -146,7 +146,7 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    own = output.OF_THE_GUARD if len(workers) > 1 else OF_THE_GUARD_OF_ONE
+    own = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
     needed = len(workers) * LEAST_OF_A_WORKER + kept + own
     if needed > machine.sysconf("SC_OPEN_MAX"):
         _check_limit(len(workers), needed, own)
@@ -175,9 +175,9 @@ class _Watch:
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = NEVER
-        self._asked = 0  # the first signal that means to end the job
+        self._first_stop_signal = 0  # the first signal that means to end the job
         for fd in ear.fds:
-            self._loop.watch(fd, self._hear)
+            self._loop.watch(fd, self._read_signals)
         pidfd = machine.open_pidfd(process.pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
@@ -189,15 +189,15 @@ class _Watch:
             self._loop.turn()
         return self._status
 
-    def _hear(self) -> None:
+    def _read_signals(self) -> None:
         for signum, is_typed in self._ear.read():
             if signum != signal.SIGCHLD:
                 _pass_on(self._guard, signum, is_typed)
             if signum == signal.SIGCONT:  # the guard may be next
                 self._look_in(decisions.STOPPED_S)
-            elif signum in signals.STOP and not self._asked:
-                self._asked = signum
-                self._loop.alarm(self._must_have_heard, self._grace_s + events.HELD_S)
+            elif signum in signals.STOP and not self._first_stop_signal:
+                self._first_stop_signal = signum
+                self._loop.alarm(self._check_that_guard_reads, self._grace_s + events.HELD_S)
         self._reap()
         if self._status is None and proc.is_stopped(self._guard.pid):
             self._look_in(decisions.STOPPED_S)
@@ -232,7 +232,7 @@ class _Watch:
             say.say([f"the guard (pid {pid}) was stopped: continued it"])
             machine.kill(pid, signal.SIGCONT)
 
-    def _must_have_heard(self) -> None:
+    def _check_that_guard_reads(self) -> None:
         """Kill a guard that does not read its pipe: it would end no worker.
 
         A guard that reads gets something to read again and again, as it may be held up later. Where
@@ -242,7 +242,7 @@ class _Watch:
         pid = self._guard.pid
         if machine.size_of(self._guard.channel):
             is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
-            signal_name = failures.signal_name(self._asked)
+            signal_name = failures.signal_name(self._first_stop_signal)
             say.say([f"the guard (pid {pid}) does not hear {signal_name}{is_held}: killing it, and "
                      "the workers"])  # fmt: skip
             machine.kill(pid, signal.SIGKILL)
@@ -250,7 +250,7 @@ class _Watch:
             return
         with suppress(OSError):  # it has ended
             machine.write(self._guard.channel, bytes([ARE_YOU_THERE]))
-        self._loop.alarm(self._must_have_heard, 2 * events.HELD_S)
+        self._loop.alarm(self._check_that_guard_reads, 2 * events.HELD_S)
 
 
 def _pass_on(process: GuardProcess, signum: int, is_typed: bool) -> None:
@@ -281,7 +281,7 @@ def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.La
     """End what a guard has left that was killed or had a fault, and return the exit status."""
     leftovers.end(tree)
     leftovers.remove_scratch(launch.scratch)
-    cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=process.pid)
+    cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=process.pid)
     for status, signum in guard.FAULTS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")

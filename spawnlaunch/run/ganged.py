@@ -263,7 +263,7 @@ class Gang(observer.Observer):
 
     # What happens here
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """Tell the other launchers once, and again after a second Ctrl-C."""
         rules = self._supervisor.rules
         if rules.stage == decisions.RUNNING:
@@ -282,7 +282,7 @@ class Gang(observer.Observer):
     def silent(self, is_silent: bool) -> None:
         self._member.quiet(is_silent)
 
-    def stacks_told(
+    def stacks_shown(
         self, told: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]
     ) -> None:
         self._member.stacks_shown(*told)
@@ -290,7 +290,7 @@ class Gang(observer.Observer):
     def _compare(self, told: Sequence[messages.Stacked]) -> None:
         self._supervisor.compare(told, self._world_size)
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         self._is_alone = True
         if self._server:
             self._server.shut()  # before the workers are dead: its successor may be here
@@ -306,8 +306,8 @@ class Gang(observer.Observer):
         elif cause is not None:
             self._say_report(cause, result)
         if first := result.first_failure:
-            endings.say_environment(first, self._launch, say.PATIENCE_S)
-            endings.say_where(first)
+            endings.print_environment_hint(first, self._launch, say.PATIENCE_S)
+            endings.print_log_place(first)
 
     def _say_report(self, cause: failures.Cause, result: failures.LaunchResult) -> None:
         """Print the first failure and the ends of this node's ranks.
@@ -321,7 +321,7 @@ class Gang(observer.Observer):
             endings.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
         if cause.words:  # also those of a rank here: other nodes' output may come after them
-            endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
+            endings.print_last_lines(cause.rank, cause.host, words.of_worker(cause.words))
 
     def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
         """The ends of the ranks of other nodes: (rank, code), None where the code is not known.

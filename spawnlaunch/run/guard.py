@@ -137,7 +137,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
                 supervisor.kill()
             tree.kept.clear()
             leftovers.end(tree)
-            is_written = supervisor.output.drain(launch.grace_s, supervisor.was_told_to_end)
+            is_written = supervisor.output.drain(launch.grace_s, supervisor.is_end_requested)
         if not is_written:
             result = result.with_loss()
         supervisor.end(result)
@@ -187,11 +187,11 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
     while result.cause is not None:
         rules = supervisor.rules
         more = failures.used_after(result.cause, used, most, window_s, final)
-        if result.status in final and used < most and not rules.was_told_to_end:
+        if result.status in final and used < most and not rules.is_end_requested:
             supervisor.output.say([_why_not(result.status, final, most - used, most)])
         if (
             more is None
-            or rules.is_told_later
+            or rules.has_later_request
             or not leftovers.end(tree)
             or supervisor.listen_for_end()
         ):
@@ -238,5 +238,7 @@ def _report(supervisor: Supervisor, result: failures.LaunchResult) -> None:
     patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
     say.say(endings.summary(result, hostname), patience_s)
     if failure:
-        endings.say_environment(failure, launch, patience_s)
-        endings.say_words(failure, hostname, supervisor.output.shown_last(failure), patience_s)
+        endings.print_environment_hint(failure, launch, patience_s)
+        endings.print_last_words(
+            failure, hostname, supervisor.output.shown_last(failure), patience_s
+        )

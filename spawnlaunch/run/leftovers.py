@@ -4,7 +4,7 @@ Processes that workers with status 0 have left, such as an upload, have the grac
 
 after a second      it is named
 after the grace     it is told to end (SIGTERM)
-TOLD_S later        it is killed; what a failed worker leaves is killed at once
+TERM_GRACE_S later  it is killed; what a failed worker leaves is killed at once
 
 A process may stay in spite of SIGKILL. We may not signal a process of another user (kill(2)). A
 traced process ends only once its tracer has waited for it (ptrace(2), "Death under ptrace"), and a
@@ -28,8 +28,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Look = Callable[[float], bool]  # for so many seconds; False: there is a cause to end the launch
 
-SAID_S = 1.0
-TOLD_S = 5.0
+NAMED_AFTER_S = 1.0
+TERM_GRACE_S = 5.0
 LOOK_S = 0.05  # until the next look
 MOST_NAMED = 5
 FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -42,15 +42,15 @@ def let_end(
 
     A launch that is to end does not wait.
     """
-    if not _goes_on(tree, look, min(SAID_S, grace_s)):
+    if not _goes_on(tree, look, min(NAMED_AFTER_S, grace_s)):
         return
     show([f"all workers have ended well, and left {_names(tree)}: "
           f"{grace_s:g} s (--grace) from now to end without being told"])  # fmt: skip
-    if not _goes_on(tree, look, grace_s - SAID_S):
+    if not _goes_on(tree, look, grace_s - NAMED_AFTER_S):
         return
     show([f"{_names(tree)} is told to end: {grace_s:g} s are over"])
     send(signal.SIGTERM, tree.living())
-    if _goes_on(tree, look, min(TOLD_S, grace_s)):
+    if _goes_on(tree, look, min(TERM_GRACE_S, grace_s)):
         show([f"killing {_names(tree)}"])
 
 
@@ -76,15 +76,15 @@ def end(tree: Tree) -> bool:
 
     True: all are gone.
     """
-    left = [process.pid for process in tree.end(tree.patience_s)]
-    if left:
+    pids = [process.pid for process in tree.end(tree.patience_s)]
+    if pids:
         stuck = "it must be stuck in the kernel"
         say.say(f"could not kill {named(pid)}, which is left: "
-                f"{why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
-    return not left
+                f"{why_unkillable(pid) or stuck}" for pid in pids)  # fmt: skip
+    return not pids
 
 
-def why_it_stays(pid: int) -> str:
+def why_unkillable(pid: int) -> str:
     """The reason why a process survives SIGKILL; "": it may still end by itself."""
     try:
         machine.kill(pid, 0)
@@ -94,7 +94,7 @@ def why_it_stays(pid: int) -> str:
         uid = proc.status(pid, "Uid")
         whom = machine.name_of_user(int(uid.split()[0])) if uid else "another user"
         return f"it runs as {whom}, whom {machine.name_of_user(machine.geteuid())} may not signal"
-    return _held(pid)
+    return _name_tracer(pid)
 
 
 def named(pid: int) -> str:
@@ -108,7 +108,7 @@ def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
     deadline = machine.running_s() + patience_s
     for pid in zombies:
         if not _is_reaped(pid, deadline):
-            yield f"{named(pid)} has ended, but {_held(pid) or 'cannot be reaped'}"
+            yield f"{named(pid)} has ended, but {_name_tracer(pid) or 'cannot be reaped'}"
 
 
 def _is_reaped(pid: int, until: float) -> bool:
@@ -120,7 +120,7 @@ def _is_reaped(pid: int, until: float) -> bool:
     return True
 
 
-def _held(pid: int) -> str:
+def _name_tracer(pid: int) -> str:
     tracer = proc.tracer(pid)
     return f"it is held by its tracer, {named(tracer)}" if tracer else ""
 

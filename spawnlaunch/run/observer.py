@@ -32,7 +32,7 @@ class Observer:
     def failed(self, failure: failures.Failure) -> None:
         """A worker has ended by itself, badly."""
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """A signal means to end the launch."""
 
     def noted(self, kind: str, **values: Any) -> None:
@@ -44,7 +44,7 @@ class Observer:
         `heading` is the reason, or "".
         """
 
-    def stacks_told(self, told: Any) -> None:
+    def stacks_shown(self, told: Any) -> None:
         """The places of the workers were shown.
 
         `told` is the record of them for the other nodes, or None.
@@ -59,8 +59,8 @@ class Observer:
     def ran(self) -> None:
         """All workers of an attempt have ended."""
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         """The launcher above the guard has died."""
 
-    def ended(self, result: failures.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """The launch has ended."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spawnlaunch.run import preload
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
-AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans of unknown workers: first, at most
+FIRST_LOOK_S, RARELY_S = 0.05, 60.0  # until the next look at orphans of unknown workers
 
 
 class Running(records.NamedTuple):
@@ -96,16 +96,16 @@ class Processes:
             try:
                 self._output.connect(worker)
                 if image:
-                    image.ask(worker, self._output.theirs)
+                    image.ask(worker, self._output.worker_ends)
                 else:
-                    first = partial(self._set_up, machine.getpid(), dict(self._output.theirs))
+                    first = partial(self._set_up, machine.getpid(), dict(self._output.worker_ends))
                     child = partial(starting.become_worker, worker, self._launch, become, first)
                     self._watch(worker, machine.fork(child), machine.monotonic())
             except OSError as error:
                 failed = error
                 break
             finally:
-                self._output.let_go()
+                self._output.close_worker_ends()
         if image:
             started, failed = image.deliver(failed)
             for worker, (pid, since) in zip(workers, started, strict=False):
@@ -132,12 +132,12 @@ class Processes:
         """In a fork of the guard, connect these pipes, and arrange to die with the guard."""
         signals.set_default(self._caught)
         machine.die_with_parent(guard)
-        self._output.take(ends)
+        self._output.use_ends(ends)
 
     def finish(self) -> None:
         """Stop waiting: no worker runs any more."""
         self._loop.alarm(self.reap_dead, None)
-        self._loop.alarm(self._look_again, None)
+        self._loop.alarm(self._look_at_orphans, None)
         if self._zombies:
             self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
@@ -253,7 +253,7 @@ class Processes:
             self._loop.forget(running.pidfd)
             machine.close(running.pidfd)
 
-    def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
+    def _kill_orphans(self, next_look_s: float = FIRST_LOOK_S) -> None:
         """Kill the processes that ended workers have left.
 
         While a process starts another program it shows no environment, and seems to belong to no
@@ -265,11 +265,11 @@ class Processes:
             self._well.clear()
         spared = self.by_rank.keys() | self._well
         nobodys = self._tree.kill_orphans(pids, spared, self._former_sessions)
-        self._again_s = again_s
-        self._loop.alarm(self._look_again, again_s if nobodys else None, always=True)
+        self._next_look_s = next_look_s
+        self._loop.alarm(self._look_at_orphans, next_look_s if nobodys else None, always=True)
 
-    def _look_again(self) -> None:
-        self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
+    def _look_at_orphans(self) -> None:
+        self._kill_orphans(next_look_s=min(2 * self._next_look_s, RARELY_S))
 
     def _note(self, running: Running, code: int, is_left: bool = False, used: Any = None) -> None:
         """Report how a worker has ended; a worker without a pid could not be started."""
@@ -326,25 +326,25 @@ class Stops:
         running = self._processes.by_rank.items()
         return {rank: one.pid for rank, one in running if one.pid in self._pids}
 
-    def hear(self) -> None:
+    def read_changes(self) -> None:
         """Note which workers were stopped, and which go on."""
         before = self.workers()
         with suppress(AttributeError, OSError):  # there is none, or no waitid (macOS)
-            while told := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
-                goes_on = told.si_code == os.CLD_CONTINUED
-                (self._pids.discard if goes_on else self._pids.add)(told.si_pid)
+            while change := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                goes_on = change.si_code == os.CLD_CONTINUED
+                (self._pids.discard if goes_on else self._pids.add)(change.si_pid)
         if self.workers() != before:
             self._on_change()
 
-    def heed(self) -> bool:
+    def update(self) -> bool:
         """Act on stopped workers and the launch's state; the result is whether the time stands."""
         rules, loop = self._rules(), self._loop
-        is_one_told = (
+        is_one_stopping = (
             rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
         )
-        if is_one_told and not self._stands:
+        if is_one_stopping and not self._stands:
             loop.alarm(self._continue, decisions.STOPPED_S, always=True)
-        self._stands = is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
+        self._stands = is_one_stopping or (rules.is_suspended and rules.stage != decisions.KILLING)
         return self._stands
 
     def _continue(self) -> None:

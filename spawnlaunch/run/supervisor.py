@@ -66,8 +66,8 @@ class Supervisor:
         self._stops: processes.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
-        self._was_told = False  # whether a signal or a time limit has asked for the end
-        self._unsaid = ""  # of a failure that all ranks may share
+        self._was_end_requested = False  # whether a signal or a time limit has asked for the end
+        self._deferred_line = ""  # of a failure that all ranks may share
         self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
@@ -85,7 +85,7 @@ class Supervisor:
         self._begin(workers)
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached, self._say_unsaid):
+        for call in (self._time_up, self._settled, self._limit_reached, self._print_deferred):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -162,9 +162,9 @@ class Supervisor:
         No worker runs now. While the launch is stopped, this waits until it goes on or is to end.
         """
         self.loop.turn(0)
-        while self.rules.is_suspended and not self.rules.is_told_later:
+        while self.rules.is_suspended and not self.rules.has_later_request:
             self.loop.turn()
-        return self.rules.is_told_later
+        return self.rules.has_later_request
 
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.
@@ -214,7 +214,7 @@ class Supervisor:
             if signum == signal.SIGTSTP:
                 machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
         if self._processes.a_child_changed() or self._stops:
-            self._stop_help().hear()
+            self._stop_help().read_changes()
 
     def _read_launcher(self, pipe: int) -> None:
         """Handle the signals that the launcher has got, and its end."""
@@ -226,20 +226,20 @@ class Supervisor:
         if not numbers:
             self.loop.forget(pipe)
             events.must_come_back()
-            self.rules.gone()
+            self.rules.launcher_died()
             for observer in self._observers:
-                observer.launcher_gone()
+                observer.launcher_died()
 
     def _signalled(self, rule: Callable[..., None], signum: int, *more: bool) -> None:
         rule(signum, *more)
         for observer in self._observers if signum in signals.STOP else ():
-            observer.told_to_end(signum)
+            observer.end_requested(signum)
 
-    def stacks_told(self, told: Any) -> None:
+    def stacks_shown(self, told: Any) -> None:
         """Pass on that the workers' places were shown; `told` is the record for other nodes."""
-        self.rules.stacks_told()
+        self.rules.stacks_shown()
         for observer in self._observers:
-            observer.stacks_told(told)
+            observer.stacks_shown(told)
 
     def stopped(self) -> Mapping[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
@@ -265,7 +265,7 @@ class Supervisor:
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
+        stay = frozenset(rank for rank, one in running if leftovers.why_unkillable(one.pid))
         self.rules.time_up(stay)
 
     def _on_exit(self, one: failures.WorkerExit) -> None:
@@ -289,7 +289,7 @@ class Supervisor:
 
     def announce(self, what: failures.Cause | str) -> None:
         rules = self.rules
-        words = endings.announced(what, sorted(rules.running), self.launch, rules.given_s)
+        words = endings.announced(what, sorted(rules.running), self.launch, rules.announced_grace_s)
         if what == "silent" and (stopped := self.stopped()):
             words = endings.still_stopped(stopped, self.launch)
         target = self.launch.request.program.target
@@ -298,8 +298,8 @@ class Supervisor:
             self._heading = words  # of the report that is asked for next
         elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
             # All may come to it, and then one line says it.
-            self._unsaid = words
-            self.loop.alarm(self._say_unsaid, ALIKE_S)
+            self._deferred_line = words
+            self.loop.alarm(self._print_deferred, ALIKE_S)
         else:
             self.output.say([words])
         self.note("said", what=what if isinstance(what, str) else what.kind, words=words)
@@ -309,10 +309,10 @@ class Supervisor:
         for observer in self._observers:
             observer.noted(kind, **values)
 
-    def _say_unsaid(self) -> None:
-        self.output.say([self._unsaid])
+    def _print_deferred(self) -> None:
+        self.output.say([self._deferred_line])
 
-    def tell_stacks(self, ranks: frozenset[int]) -> None:
+    def show_stacks(self, ranks: frozenset[int]) -> None:
         heading, self._heading = self._heading, ""
         running = [(one.worker, one.pid) for one in self._processes.of(ranks)]
         for observer in self._observers:
@@ -335,16 +335,19 @@ class Supervisor:
     def end(self, result: failures.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""
         for observer in self._observers:
-            observer.ended(result, self.was_told_to_end)
+            observer.ended(result, self.is_end_requested)
 
-    def was_told_to_end(self) -> bool:
+    def is_end_requested(self) -> bool:
         """Whether a signal or a time limit has asked for the end of the attempt that runs now."""
-        return self.rules.was_told_to_end
+        return self.rules.is_end_requested
 
     def _follow(self) -> bool:
         """Act after a turn of the loop; the result is whether the launch's time stands."""
         if self.launch.limit_s is not None:
-            was_told, self._was_told = self._was_told, self.rules.was_told_to_end
-            if self._was_told and not was_told:
+            was_requested, self._was_end_requested = (
+                self._was_end_requested,
+                self.rules.is_end_requested,
+            )
+            if self._was_end_requested and not was_requested:
                 self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        return bool(self._stops or self.rules.is_suspended) and self._stop_help().heed()
+        return bool(self._stops or self.rules.is_suspended) and self._stop_help().update()

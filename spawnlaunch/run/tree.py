@@ -110,11 +110,11 @@ class Tree:
         adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in kept]
         running = set(map(str, ranks))
         orphans = [orphan for orphan in map(proc.look, adopted) if orphan and not orphan.dead]
-        left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
-        if left:
-            send(signal.SIGKILL, proc.below(left))
+        killed = [orphan for orphan in orphans if self._is_orphan(orphan, running, ended)]
+        if killed:
+            send(signal.SIGKILL, proc.below(killed))
         reap(adopted)
-        is_nobodys = len(orphans) > len(left)
+        is_nobodys = len(orphans) > len(killed)
         if not self.adopts:
             self._kill_marked(kept, running, ended)
         ended.intersection_update({orphan.session for orphan in orphans})
@@ -122,13 +122,13 @@ class Tree:
 
     def _kill_marked(self, kept: Container[int], running: set[str], ended: Container[int]) -> None:
         theirs = (process for process in marked(self._run) if process.pid not in kept)
-        send(signal.SIGKILL, [one for one in theirs if self._is_left(one, running, ended)])
+        send(signal.SIGKILL, [one for one in theirs if self._is_orphan(one, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """Send SIGKILL to children of this process, and to all processes below them."""
         send(signal.SIGKILL, proc.below(filter(None, map(proc.look, pids))))
 
-    def _is_left(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
+    def _is_orphan(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
         """Whether a process belongs to a worker that has ended.
 
         A process that has given up session, environment and parents cannot be told from those of a
@@ -150,12 +150,12 @@ class Tree:
         """
         loop, is_over = events.Loop(has_order=False), False
         deadline = machine.running_s() + patience_s
-        while left := self.living():
-            send(signal.SIGKILL, left)
-            kill_groups(left)
+        while living := self.living():
+            send(signal.SIGKILL, living)
+            kill_groups(living)
             if is_over:
-                return left
-            _await_deaths(left, loop)
+                return living
+            _await_deaths(living, loop)
             is_over = machine.running_s() > deadline
         return []
 
@@ -164,7 +164,7 @@ class Tree:
         orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
-            orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
+            orphans = [orphan for orphan in orphans if self._is_of_this_run(orphan)]
         found = proc.below(orphans) if orphans else []
         if not self.adopts:
             found += marked(self._run)
@@ -187,7 +187,7 @@ class Tree:
                 return living
         return []
 
-    def _is_ours(self, process: proc.Process) -> bool:
+    def _is_of_this_run(self, process: proc.Process) -> bool:
         if (process.pid, process.start) in self._foreign:
             return False
         family = proc.below([process])

@@ -171,7 +171,7 @@ def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator
         yield {**last, **elsewhere, "rank": rank, "local_rank": local_rank - nproc + 1}
 
 
-def own_file(path: str, world: identity.World) -> str:
+def file_of_launcher(path: str, world: identity.World) -> str:
     """The name of this launcher's file, where the user has named one file for all of a job.
 
     A device or a FIFO keeps its name: several launchers may write to it.
@@ -183,7 +183,7 @@ def own_file(path: str, world: identity.World) -> str:
     return f"{path}.{world.node_rank}"
 
 
-def own_files(
+def lines_about_files(
     request: flags.Request, world: identity.World, environ: Mapping[str, str]
 ) -> Iterator[str]:
     """The lines about these files, which rank 0 prints, as its launcher is the first."""
@@ -192,6 +192,6 @@ def own_files(
         (environment.ERROR_FILE, environ.get(environment.ERROR_FILE)),
     )
     for name, path in given:
-        if path and path != (own := own_file(path, world)):
+        if path and path != (own := file_of_launcher(path, world)):
             each = "rank" if world.is_task else "node"
             yield f"{name} {path}: each {each} writes a file of its own, this one {own}"

@@ -63,7 +63,7 @@ def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notic
     request, resolution, environ = launch.request, launch.resolution, launch.environ
     lines = parsing.warnings(request, resolution.world.has_several_nodes)
     if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
-        lines += routes.own_files(request, resolution.world, environ)
+        lines += routes.lines_about_files(request, resolution.world, environ)
     of_node = [*launch.plan.warnings, *on_logs]
     if "stdout" in launch.closed:
         of_node.append("stdout is closed: what is written there is lost")
@@ -80,8 +80,8 @@ def _own_files(
     """
     if not launch.resolution.gathering:  # of which one launcher writes for all
         world = launch.resolution.world
-        result = result and routes.own_file(result, world)
-        error_file = error_file and routes.own_file(error_file, world)
+        result = result and routes.file_of_launcher(result, world)
+        error_file = error_file and routes.file_of_launcher(error_file, world)
     result = result and reading.absolute(result, "--result")
     why = result and files.refusal(result)
     if why:
@@ -189,7 +189,7 @@ def _worker(
         own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
         own[environment.MARK] = f"{launch.mark}.{rank}"
     elif named := launch.environ.get(environment.ERROR_FILE):
-        own[environment.ERROR_FILE] = routes.own_file(named, world)
+        own[environment.ERROR_FILE] = routes.file_of_launcher(named, world)
     environ = environment.of_worker(launch, i, own)
     return launches.Worker(
         rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,

@@ -57,9 +57,9 @@ REVERSIONS = (
     _one("our own words are dropped, as their reader was frozen", "freeze",
          "base.say:write", "passed_s < left_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
-         "run.processes:Stops.heed",
+         "run.processes:Stops.update",
          "return self._stands", "return False",
-         "run.processes:Stops.heed",
+         "run.processes:Stops.update",
          "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
     # Whoever will not come says so, and is believed
     _several("a launcher that cannot take part does not tell the others", "unable",
@@ -88,7 +88,7 @@ REVERSIONS = (
          "output:Output.begin",
          "self.make_room(workers * MOST_OF_A_WORKER + OF_THE_GUARD)", "pass"),
     _one("workers get the guard's limit of open files", "few-files",
-         "output:Output.take", "machine.setrlimit(self._limits)", "pass"),
+         "output:Output.use_ends", "machine.setrlimit(self._limits)", "pass"),
     _several("the hub's limit of open files is as it was", "few-files",
              "run.ganged:Gang._room",
              "self._supervisor.output.make_room(own + most_used)", "pass"),
@@ -147,7 +147,7 @@ REVERSIONS = (
     _one("what another thread takes is not heard", "thread",
          "base.events:Ear.read", "self._pipe.read()", "()"),
     _one("a guard that cannot hear is waited for", "hold",
-         "run.front:_Watch._must_have_heard", "machine.size_of(self._guard.channel)", "0"),
+         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._guard.channel)", "0"),
 )  # fmt: skip
 
 

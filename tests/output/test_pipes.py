@@ -128,7 +128,7 @@ def test_a_file_gets_all_when_the_reader_has_stopped_and_then_what_was_missed_is
 def test_whoever_asks_is_told_when_a_worker_says_something(sides: Sides):
     source, end = sides.source()
     heard: list[float] = []
-    source.tell(heard.append)
+    source.call_on_reads(heard.append)
     for words in (b"one\n", b"two\n"):
         os.write(end, words)
         sides.loop.turn(0)
