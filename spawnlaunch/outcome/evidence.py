@@ -27,26 +27,26 @@ WHOLE_S = 1.0  # the same for a time in whole seconds
 
 
 def judged(
-    one: failures.WorkerExit, host: str, kills_before: cgroup.MemoryKills | None
+    exited: failures.WorkerExit, host: str, kills_before: cgroup.MemoryKills | None
 ) -> tuple[failures.WorkerExit, failures.Failure | None]:
     """Judge the end of a worker that failed: when that began, and whether the failure was its own.
 
     The result is the worker's record with that time, and its failure, if it was its own.
     """
-    words = endings.last_words(one) or ""
-    written_at = _written_at(one)
+    words = endings.last_words(exited) or ""
+    written_at = _written_at(exited)
     is_said = any(each in words for each in ABORTS_WORDS)
-    if one.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
-        written_at = min(written_at, one.last_output_at + failures.LATE_S)
-    if written_at < one.failed_between[1]:
-        one = one._replace(failed_between=(written_at, written_at))
-    earliest, latest = one.failed_between
-    if latest >= one.signalled_at - failures.LATE_S:  # it was told to end before
-        return one, None
+    if exited.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
+        written_at = min(written_at, exited.last_output_at + failures.LATE_S)
+    if written_at < exited.failed_between[1]:
+        exited = exited._replace(failed_between=(written_at, written_at))
+    earliest, latest = exited.failed_between
+    if latest >= exited.signalled_at - failures.LATE_S:  # it was told to end before
+        return exited, None
     oom = endings.out_of_memory(kills_before, cgroup.memory_kills())
-    code = UNCAUGHT if one.code == -one.sent else one.code
-    cause = failures.Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
-    return one, failures.Failure(cause, latest, latest - earliest)
+    code = UNCAUGHT if exited.code == -exited.sent else exited.code
+    cause = failures.Cause("failure", host, exited.rank, code, words, exited.pid or 0, oom)
+    return exited, failures.Failure(cause, latest, latest - earliest)
 
 
 def _time_in(record: Any) -> float | None:
@@ -61,7 +61,7 @@ def _time_in(record: Any) -> float | None:
     return found if found == found else None  # not nan
 
 
-def _written_at(one: failures.WorkerExit) -> float:
+def _written_at(exited: failures.WorkerExit) -> float:
     """The time at which torch's error file was written, by the monotonic clock.
 
     It is the worker's end where there is no file, or no time in it. The file's own time counts
@@ -69,13 +69,13 @@ def _written_at(one: failures.WorkerExit) -> float:
     outside the worker's life, as the wall clock may have been set meanwhile.
     """
     try:
-        written = machine.lstat(one.error_file or "").st_mtime
+        written = machine.lstat(exited.error_file or "").st_mtime
     except OSError:
-        return one.ended_at
-    named = _time_in(endings.read(one.error_file))
+        return exited.ended_at
+    named = _time_in(endings.read(exited.error_file))
     if named is None:
-        return one.ended_at
+        return exited.ended_at
     latest = named + WHOLE_S
     when = written if named <= written <= latest else latest
     age_s = machine.time() - when - TICK_S
-    return min(max(one.started_at, machine.monotonic() - age_s), one.ended_at)
+    return min(max(exited.started_at, machine.monotonic() - age_s), exited.ended_at)

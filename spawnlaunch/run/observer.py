@@ -26,7 +26,7 @@ class Observer:
     def resumed(self) -> None:
         """Workers, or the whole launch, were stopped or continued."""
 
-    def exited(self, one: failures.WorkerExit) -> None:
+    def exited(self, exited: failures.WorkerExit) -> None:
         """A worker has ended."""
 
     def failed(self, failure: failures.Failure) -> None:
