@@ -180,7 +180,7 @@ def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills |
 
 def _end_of_other(exited: failures.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
-    if exited.is_left:
+    if exited.is_unreaped:
         return "could not be killed"
     if _is_stopped(exited):
         return "was stopped by the launcher" + " (SIGKILL)" * (exited.code == -signal.SIGKILL)
@@ -192,8 +192,8 @@ def _end_of_other(exited: failures.WorkerExit) -> str:
 
 def _is_stopped(exited: failures.WorkerExit) -> bool:
     """Whether the launcher's signal ended the worker."""
-    ours = (-exited.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
-    return bool(exited.sent) and not exited.is_left and exited.code in ours
+    codes = (-exited.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
+    return bool(exited.sent) and not exited.is_unreaped and exited.code in codes
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -294,10 +294,10 @@ def print_environment_hint(
 
 def print_log_place(exited: failures.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
     """Name the file with the output of a failed worker, if one was kept."""
-    kept = [(name, path) for name, path in (("stderr", exited.stderr), ("stdout", exited.stdout))
+    logs = [(name, path) for name, path in (("stderr", exited.stderr), ("stdout", exited.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
-    if kept:
-        name, path = kept[0]
+    if logs:
+        name, path = logs[0]
         say.say([f"the {name} of rank {exited.rank} is in {path}"], patience_s)
 
 

@@ -35,8 +35,8 @@ def judged(
     """
     words = endings.last_words(exited) or ""
     written_at = _written_at(exited)
-    is_said = any(each in words for each in ABORTS_WORDS)
-    if exited.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
+    has_abort_words = any(each in words for each in ABORTS_WORDS)
+    if exited.code == -failures.SIGABRT and has_abort_words:  # its core may have been dumped since
         written_at = min(written_at, exited.last_output_at + failures.LATE_S)
     if written_at < exited.failed_between[1]:
         exited = exited._replace(failed_between=(written_at, written_at))
@@ -55,10 +55,10 @@ def _time_in(record: Any) -> float | None:
     It is the beginning of a second, as torch writes no fraction.
     """
     try:
-        found = float(record["message"]["extraInfo"]["timestamp"])
+        seconds = float(record["message"]["extraInfo"]["timestamp"])
     except (TypeError, KeyError, ValueError, OverflowError):
         return None
-    return found if found == found else None  # not nan
+    return seconds if seconds == seconds else None  # not nan
 
 
 def _written_at(exited: failures.WorkerExit) -> float:

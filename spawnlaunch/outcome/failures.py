@@ -163,7 +163,7 @@ class WorkerExit(records.NamedTuple):
     stdout: str | None = None  # the file that its stdout goes to
     tail: str | None = None  # the last output on its stderr, where that is a pipe of ours
     used: resource.struct_rusage | None = None  # by it and the children that it has waited for
-    is_left: bool = False  # SIGKILL did not end it, and it is not waited for any more
+    is_unreaped: bool = False  # SIGKILL did not end it, and it is not waited for any more
     signalled_at: float = NEVER  # when the launcher sent the first signal to end it
     last_output_at: float = NEVER  # on its stderr, where that is a pipe of ours
 

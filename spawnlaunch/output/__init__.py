@@ -4,8 +4,8 @@ The way of a line: `starting` decides the prefix, `Output.connect` makes the pip
 reads it, `lines.Stream` makes whole lines with the prefix before each, and `pipes.Sink` writes
 them. Each stream of a worker that is shown here has a pipe of its own, so that no line is torn by
 another one. Output that is lost because no reader takes it is counted and named. A worker alone
-writes to our streams itself, unless the launcher needs its output (`_is_heard`). The last lines of
-stderr are kept, so that the first failure's can be shown again, last.
+writes to our streams itself, unless the launcher needs its output (`_goes_through_pipe`). The last
+lines of stderr are kept, so that the first failure's can be shown again, last.
 """
 
 from __future__ import annotations
@@ -77,28 +77,28 @@ class Output:
             self.worker_ends[0], end = machine.pipe()
             self._silent_ends.append(end)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
-            if not self._is_heard(worker, fd, route):
+            if not self._goes_through_pipe(worker, fd, route):
                 continue
-            ours, self.worker_ends[fd] = machine.pipe()
+            inlet, self.worker_ends[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
             if prefix and sink and sink.is_terminal:
                 prefix = _coloured(prefix, worker.rank)
             source = pipes.Source(
-                ours, self._loop, sink, prefix.encode(), route, self._report_loss, worker.rank
+                inlet, self._loop, sink, prefix.encode(), route, self._report_loss, worker.rank
             )
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
 
-    def _is_heard(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
+    def _goes_through_pipe(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
         """Whether the launcher reads this stream of a worker."""
         # A lone worker on one of several nodes is to be told from those elsewhere, but not on a
         # terminal, where it may want to ask for something.
-        is_told_apart = worker.prefix and not machine.isatty(fd)
+        needs_prefix = worker.prefix and not machine.isatty(fd)
         if route.file or not route.shown:  # the worker writes to its file by itself
             return not route.is_redirected
-        return bool(self._hears_all or worker.own_session or is_told_apart)
+        return bool(self._hears_all or worker.own_session or needs_prefix)
 
     def _sink(self, fd: int) -> pipes.Sink:
         """The sink for our stream; one for both where both are the same file or terminal."""
@@ -176,12 +176,12 @@ class Output:
         silent_s = machine.running_s() - source.last_read
         return source.tail.decode(errors="replace"), machine.monotonic() - silent_s
 
-    def shown_last(self, one: failures.WorkerExit) -> str | None:
+    def shown_last(self, exited: failures.WorkerExit) -> str | None:
         """The text on our stderr since any other stream has written there; "": that is not known.
 
         None: the output of this worker, which wrote it by itself.
         """
-        is_by_itself = one.stderr is None and one.rank not in self._stderr
+        is_by_itself = exited.stderr is None and exited.rank not in self._stderr
         if is_by_itself and (machine.isatty(2) or not machine.sameopenfile(1, 2)):
             return None  # else Python may have flushed its stdout there
         sink = self.sinks.get(stream[0])
@@ -242,10 +242,10 @@ class Output:
 
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop output that was not read in time, or could not be written, and report it."""
-        left = self._unshown[fd] + sink.give_up()
-        if not left or sink.has_no_reader:
+        unwritten_bytes = self._unshown[fd] + sink.give_up()
+        if not unwritten_bytes or sink.has_no_reader:
             return
-        lost = f"the last {left} bytes that workers wrote"
+        lost = f"the last {unwritten_bytes} bytes that workers wrote"
         if sink.error:
             say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
         else:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         def set_deadline(self, after_s: float | None) -> None:
             """Call `time_up` after `after_s` seconds; any earlier deadline is void."""
 
-        def announce(self, what: failures.Cause | str) -> None:
+        def announce(self, event: failures.Cause | str) -> None:
             """Print the line for this event.
 
             It is a cause, "interrupt", "again", "silent", "overdue" or "stuck".

@@ -138,32 +138,32 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     Raises OSError where the system refuses, and UsageError where the guard would run out of open
     files: it could end no worker.
     """
-    for ask in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
-        number = -ask() % (1 << 32)  # "always successful": so no error is looked for
+    for call in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
+        number = -call() % (1 << 32)  # "always successful": so no error is looked for
         if 0 < number <= MAX_ERRNO:
-            raise OSError(number, os.strerror(number), ask.__name__)
+            raise OSError(number, os.strerror(number), call.__name__)
     with suppress(ChildProcessError):
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)
-    kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    own = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
-    needed = len(workers) * LEAST_OF_A_WORKER + kept + own
+    shown_files = sum(route.file is not None and route.shown for w in workers for route in w.routes)
+    of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
+    needed = len(workers) * LEAST_OF_A_WORKER + shown_files + of_guard
     if needed > machine.sysconf("SC_OPEN_MAX"):
-        _check_limit(len(workers), needed, own)
+        _check_limit(len(workers), needed, of_guard)
 
 
-def _check_limit(workers: int, needed: int, own: int) -> None:
-    """Check that the limit of open files allows `needed` of them, `own` of which are the guard's.
+def _check_limit(workers: int, needed: int, of_guard: int) -> None:
+    """Check that `needed` open files are allowed, of which `of_guard` are the guard's.
 
     Raises UsageError.
     """
     _, most = machine.getrlimit()
     if needed > most != machine.UNLIMITED:
-        fits = max(1, (most - own) * workers // (needed - own))
+        fits = max(1, (most - of_guard) * workers // (needed - of_guard))
         fewer = f"--nproc {fits}, or raise the limit: " if workers > 1 else ""
-        who = f"{workers} workers need" if workers > 1 else "one worker needs"
+        subject = f"{workers} workers need" if workers > 1 else "one worker needs"
         raise errors.UsageError(
-            f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
+            f"{subject} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )
 
 

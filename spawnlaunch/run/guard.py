@@ -135,7 +135,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
-            tree.kept.clear()
+            tree.spared.clear()
             leftovers.end(tree)
             is_written = supervisor.output.drain(launch.grace_s, supervisor.is_end_requested)
         if not is_written:

@@ -44,13 +44,13 @@ class Observer:
         `heading` is the reason, or "".
         """
 
-    def stacks_shown(self, told: Any) -> None:
+    def stacks_shown(self, report: Any) -> None:
         """The places of the workers were shown.
 
-        `told` is the record of them for the other nodes, or None.
+        `report` is the record of them for the other nodes, or None.
         """
 
-    def compared(self, told: Sequence[Any], world_size: int) -> None:
+    def compared(self, reports: Sequence[Any], world_size: int) -> None:
         """Every node has reported where its workers are; this node compares the reports."""
 
     def silent(self, is_silent: bool) -> None:

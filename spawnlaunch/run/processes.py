@@ -184,7 +184,7 @@ class Processes:
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)
             self._forget(running)
-            self._note(running, -signal.SIGKILL, is_left=True)
+            self._note(running, -signal.SIGKILL, is_unreaped=True)
 
     # Ends
 
@@ -260,7 +260,7 @@ class Processes:
         worker. Such a process is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self.by_rank.values()}
-        pids |= {running.pid for running, *_ in self._dead} | self._tree.kept
+        pids |= {running.pid for running, *_ in self._dead} | self._tree.spared
         if not self._is_well():
             self._well.clear()
         spared = self.by_rank.keys() | self._well
@@ -271,7 +271,9 @@ class Processes:
     def _look_at_orphans(self) -> None:
         self._kill_orphans(next_look_s=min(2 * self._next_look_s, RARELY_S))
 
-    def _note(self, running: Running, code: int, is_left: bool = False, used: Any = None) -> None:
+    def _note(
+        self, running: Running, code: int, is_unreaped: bool = False, used: Any = None
+    ) -> None:
         """Report how a worker has ended; a worker without a pid could not be started."""
         worker, now = running.worker, machine.monotonic()
         sent, first = self._sent.get(worker.rank, 0), self._first_signals.get(worker.rank)
@@ -292,7 +294,7 @@ class Processes:
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
                 stdout=worker.routes.stdout.file,
-                tail=tail, used=used, is_left=is_left,
+                tail=tail, used=used, is_unreaped=is_unreaped,
                 signalled_at=first.sent_at if first else failures.NEVER,
                 last_output_at=last_output_at,
             )
@@ -339,12 +341,12 @@ class Stops:
     def update(self) -> bool:
         """Act on stopped workers and the launch's state; the result is whether the time stands."""
         rules, loop = self._rules(), self._loop
-        is_one_stopping = (
+        is_stopping = (
             rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
         )
-        if is_one_stopping and not self._stands:
+        if is_stopping and not self._stands:
             loop.alarm(self._continue, decisions.STOPPED_S, always=True)
-        self._stands = is_one_stopping or (rules.is_suspended and rules.stage != decisions.KILLING)
+        self._stands = is_stopping or (rules.is_suspended and rules.stage != decisions.KILLING)
         return self._stands
 
     def _continue(self) -> None:

@@ -52,8 +52,8 @@ class Supervisor:
         self.loop = events.Loop(self._follow)
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
         self._has_gang = launch.resolution.gathering is not None
-        is_told = self._has_gang or bool(request.record)
-        hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
+        needs_output = self._has_gang or bool(request.record)
+        hears_all = request.hang_timeout_s > 0 or (needs_output and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self._processes = processes.Processes(
             launch, self.loop, self.output, tree, pipe.caught,
@@ -130,7 +130,7 @@ class Supervisor:
 
         why = endings.out_of_memory(self.kills_before, cgroup.memory_kills())
         first = result.first_failure
-        well_s = max(one.life_s for one in self.exits)
+        well_s = max(exited.life_s for exited in self.exits)
         if first:
             well_s = first.failed_between[1] - first.started_at
         return result._replace(cause=cause._replace(oom=why, after_s=well_s))
@@ -180,7 +180,7 @@ class Supervisor:
         from spawnlaunch.run.preload import Image
 
         image = self._image = Image(self.launch, self._pipe.caught)
-        self.tree.kept.add(image.pid)
+        self.tree.spared.add(image.pid)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
         image.listen(self.loop, self.rules)
         return image.failure() if not self.rules.cause else (self.rules.status, "")
@@ -235,11 +235,11 @@ class Supervisor:
         for observer in self._observers if signum in signals.STOP else ():
             observer.end_requested(signum)
 
-    def stacks_shown(self, told: Any) -> None:
-        """Pass on that the workers' places were shown; `told` is the record for other nodes."""
+    def stacks_shown(self, report: Any) -> None:
+        """Pass on that the workers' places were shown; `report` is the record for other nodes."""
         self.rules.stacks_shown()
         for observer in self._observers:
-            observer.stacks_shown(told)
+            observer.stacks_shown(report)
 
     def stopped(self) -> Mapping[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
@@ -247,7 +247,7 @@ class Supervisor:
 
     def pids(self) -> dict[int, int]:
         """The pids of the workers that run, by their ranks."""
-        return {rank: one.pid for rank, one in self._processes.by_rank.items()}
+        return {rank: running.pid for rank, running in self._processes.by_rank.items()}
 
     def _stop_help(self) -> processes.Stops:
         if self._stops is None:
@@ -265,18 +265,18 @@ class Supervisor:
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, one in running if leftovers.why_unkillable(one.pid))
+        stay = frozenset(rank for rank, each in running if leftovers.why_unkillable(each.pid))
         self.rules.time_up(stay)
 
-    def _on_exit(self, one: failures.WorkerExit) -> None:
-        self.exits.append(one)
+    def _on_exit(self, exited: failures.WorkerExit) -> None:
+        self.exits.append(exited)
         for observer in self._observers:
-            observer.exited(one)
-        self.rules.exited(one.rank, one.code, one.pid)
+            observer.exited(exited)
+        self.rules.exited(exited.rank, exited.code, exited.pid)
         # The failure of a worker alone is the first, without looking for evidence.
-        if one.code and (self.exits[1:] or self.rules.running or self._has_gang):
+        if exited.code and (self.exits[1:] or self.rules.running or self._has_gang):
             host = self.launch.hostname
-            self.exits[-1], failure = evidence.judged(one, host, self.kills_before)
+            self.exits[-1], failure = evidence.judged(exited, host, self.kills_before)
             if failure:
                 self.rules.failed(failure)
                 for observer in self._observers:
@@ -287,14 +287,16 @@ class Supervisor:
     def set_deadline(self, after_s: float | None) -> None:
         self.loop.alarm(self._time_up, after_s)
 
-    def announce(self, what: failures.Cause | str) -> None:
+    def announce(self, event: failures.Cause | str) -> None:
         rules = self.rules
-        words = endings.announced(what, sorted(rules.running), self.launch, rules.announced_grace_s)
-        if what == "silent" and (stopped := self.stopped()):
+        words = endings.announced(
+            event, sorted(rules.running), self.launch, rules.announced_grace_s
+        )
+        if event == "silent" and (stopped := self.stopped()):
             words = endings.still_stopped(stopped, self.launch)
         target = self.launch.request.program.target
-        failed_with = what.code if not isinstance(what, str) and what.kind == "failure" else 0
-        if what == "silent":
+        failed_with = event.code if not isinstance(event, str) and event.kind == "failure" else 0
+        if event == "silent":
             self._heading = words  # of the report that is asked for next
         elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
             # All may come to it, and then one line says it.
@@ -302,7 +304,7 @@ class Supervisor:
             self.loop.alarm(self._print_deferred, ALIKE_S)
         else:
             self.output.say([words])
-        self.note("said", what=what if isinstance(what, str) else what.kind, words=words)
+        self.note("said", what=event if isinstance(event, str) else event.kind, words=words)
 
     def note(self, kind: str, **values: object) -> None:
         """Pass on to the observers what the launcher says about the launch."""
@@ -314,7 +316,7 @@ class Supervisor:
 
     def show_stacks(self, ranks: frozenset[int]) -> None:
         heading, self._heading = self._heading, ""
-        running = [(one.worker, one.pid) for one in self._processes.of(ranks)]
+        running = [(each.worker, each.pid) for each in self._processes.of(ranks)]
         for observer in self._observers:
             observer.stacks_wanted(running, heading)
 
@@ -327,10 +329,10 @@ class Supervisor:
         for observer in self._observers:
             observer.silent(is_silent)
 
-    def compare(self, told: Sequence[Any], world_size: int) -> None:
+    def compare(self, reports: Sequence[Any], world_size: int) -> None:
         """Have the observers compare what all nodes have reported of their workers."""
         for observer in self._observers:
-            observer.compared(told, world_size)
+            observer.compared(reports, world_size)
 
     def end(self, result: failures.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""

@@ -55,8 +55,8 @@ class Journal(observer.Observer):
         since = {rank: one.since for rank, one in running.items()}
         self.noted("attempt", restart=restart, pids=pids, since=since, world=world)
 
-    def exited(self, one: failures.WorkerExit) -> None:
-        self.noted("ended", **endings.as_json(one))
+    def exited(self, exited: failures.WorkerExit) -> None:
+        self.noted("ended", **endings.as_json(exited))
 
     def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """Write the end of the launch; its first failure may be on another node."""

@@ -62,8 +62,8 @@ def in_epoch(launch: launches.Launch, name: str) -> launches.Launch:
     """Return the launch with its directories in an epoch; all launchers are given one new name."""
     if launch.logs is None or "{" in (launch.request.log_dir or ""):
         return launch
-    own = _escaped(name.replace(os.sep, "_"))  # another machine has said it
-    return launch._replace(logs=launch.logs.replace(f"-{LATER}/", f"-{own}/"))
+    new = _escaped(name.replace(os.sep, "_"))  # another machine has said it
+    return launch._replace(logs=launch.logs.replace(f"-{LATER}/", f"-{new}/"))
 
 
 def _escaped(text: str) -> str:
@@ -95,23 +95,23 @@ def _routes(
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
     redirected = request.redirects.of(rank, local_rank) if request.redirects else 0
     teed = _tee(request, rank, local_rank)
-    found = []
+    ways = []
     for stream, name in FILES.items():
-        is_kept = (redirected | teed) & stream
-        file = os.path.join(directory, name) if directory and is_kept else None
-        found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
-    if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
+        goes_to_file = (redirected | teed) & stream
+        file = os.path.join(directory, name) if directory and goes_to_file else None
+        ways.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
+    if ways[0] == launches.Route(None, False) and not request.hang_timeout_s:
         # Of stderr the last lines are needed if it fails.
-        found[0] = launches.Route(os.devnull, False)
-    return launches.Routes(*found)
+        ways[0] = launches.Route(os.devnull, False)
+    return launches.Routes(*ways)
 
 
 def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
     """The streams that are kept and shown too: with --log-dir alone both, as no task has it."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
-    alone = request.log_dir is not None and request.redirects is None
-    return values.STDOUT | values.STDERR if alone else 0
+    by_default = request.log_dir is not None and request.redirects is None
+    return values.STDOUT | values.STDERR if by_default else 0
 
 
 def _check_filters(request: flags.Request, world: identity.World) -> None:
@@ -139,24 +139,26 @@ def _directories(
         return [None] * nproc
     run = {"run": world.run_id.replace(os.sep, "_"), "restart": restart}
     node = {"node_rank": world.node_rank, "host": host}
-    ours = [
+    fields = [
         {**run, **node, "rank": world.rank + i, "local_rank": world.local_rank + i}
         for i in range(nproc)
     ]
     try:
-        paths = [template.format(**words) for words in (*ours, *_others(ours[-1], nproc, world))]
+        paths = [
+            template.format(**words) for words in (*fields, *_others(fields[-1], nproc, world))
+        ]
     except (KeyError, ValueError, IndexError, AttributeError):
         raise errors.UsageError(
             f"--log-dir {template}: not a template of {PLACEHOLDERS}; correct it, or write {{{{ "
             "for a {"
         ) from None
-    found = [reading.absolute(path, "--log-dir") for path in paths]
-    if len(set(found)) < len(found):
+    paths = [reading.absolute(path, "--log-dir") for path in paths]
+    if len(set(paths)) < len(paths):
         raise errors.UsageError(
-            f"--log-dir {template}: gives several ranks the same directory, {found[0]}; "
+            f"--log-dir {template}: gives several ranks the same directory, {paths[0]}; "
             "put {rank} into it"
         )
-    return [*found[:nproc]]
+    return [*paths[:nproc]]
 
 
 def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator[dict[str, Any]]:
@@ -187,11 +189,11 @@ def lines_about_files(
     request: flags.Request, world: identity.World, environ: Mapping[str, str]
 ) -> Iterator[str]:
     """The lines about these files, which rank 0 prints, as its launcher is the first."""
-    given = (
+    named = (
         ("--result", request.result),
         (environment.ERROR_FILE, environ.get(environment.ERROR_FILE)),
     )
-    for name, path in given:
-        if path and path != (own := file_of_launcher(path, world)):
+    for name, path in named:
+        if path and path != (path_here := file_of_launcher(path, world)):
             each = "rank" if world.is_task else "node"
-            yield f"{name} {path}: each {each} writes a file of its own, this one {own}"
+            yield f"{name} {path}: each {each} writes a file of its own, this one {path_here}"

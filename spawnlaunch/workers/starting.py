@@ -39,12 +39,12 @@ def complete(launch: launches.Launch) -> launches.Launch:
     Raises UsageError.
     """
     request, logs = launch.request, None
-    said: list[str] = []
+    lines: list[str] = []
     if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
-        logs, said = routes.choose_directories(request, launch.resolution, launch.scratch)
+        logs, lines = routes.choose_directories(request, launch.resolution, launch.scratch)
     result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if (result or error_file) and not launch.resolution.world.is_task:
-        result, error_file = _own_files(launch, result, error_file)
+        result, error_file = _files_of_launcher(launch, result, error_file)
     grace_s, limit_s = request.grace_s, None
     default = launch.resolution.default_grace_s()
     if default and all(flag.name != "--grace" for flag, _, _ in request.given):
@@ -53,7 +53,7 @@ def complete(launch: launches.Launch) -> launches.Launch:
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
-        logs=logs, notices=_notices(launch, said), grace_s=grace_s, limit_s=limit_s,
+        logs=logs, notices=_notices(launch, lines), grace_s=grace_s, limit_s=limit_s,
         failure_grace_s=failure_s, result=result, error_file=error_file,
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notic
     return tuple(sorted(chain(*both), key=lambda notice: notice.scope))
 
 
-def _own_files(
+def _files_of_launcher(
     launch: launches.Launch, result: str | None, error_file: str | None
 ) -> tuple[str | None, str | None]:
     """The names of this launcher's files, which the user named for all launchers.
@@ -179,18 +179,20 @@ def _worker(
     prefix = _prefix(launch, rank)
     is_shown = streams.stdout == launches.SHOWN.stdout
     width = columns - len(prefix) if columns and is_shown else None
-    own = {**shared, environment.COLUMNS: width}
+    variables = {**shared, environment.COLUMNS: width}
     if not binding.cpus:
-        own[environment.NODE_CPUS] = None
+        variables[environment.NODE_CPUS] = None
     if width:
         size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-        own |= {name: value for name, value in size.items() if name not in launch.environ}
+        variables |= {name: value for name, value in size.items() if name not in launch.environ}
     if not world.is_task:
-        own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
-        own[environment.MARK] = f"{launch.mark}.{rank}"
+        variables[environment.ERROR_FILE] = error_file or os.path.join(
+            launch.scratch, f"{rank}.json"
+        )
+        variables[environment.MARK] = f"{launch.mark}.{rank}"
     elif named := launch.environ.get(environment.ERROR_FILE):
-        own[environment.ERROR_FILE] = routes.file_of_launcher(named, world)
-    environ = environment.of_worker(launch, i, own)
+        variables[environment.ERROR_FILE] = routes.file_of_launcher(named, world)
+    environ = environment.of_worker(launch, i, variables)
     return launches.Worker(
         rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
         command=command(request, environ, local_rank),
@@ -227,7 +229,7 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
-def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
+def command(request: flags.Request, environ: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
     """The worker's argv; its local rank comes first where --local-rank-arg asks for it.
 
     Python is unbuffered, so that a worker's output is never lost with it.
@@ -239,7 +241,7 @@ def command(request: flags.Request, told: Mapping[str, str], local_rank: int) ->
 
         args = variables.substituted(args, str(local_rank))
     if flag:
-        args = (f"{flag}={told['LOCAL_RANK']}", *args)
+        args = (f"{flag}={environ['LOCAL_RANK']}", *args)
     if program.kind == "program":
         return (program.target, *args)
     if program.kind == "module":
@@ -308,8 +310,8 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
     if worker.binding.tells_memory:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-    own = {identity.ITS_OWN_PID: str(machine.getpid())}
-    return worker._replace(environ={k: own.get(v, v) for k, v in worker.environ.items()})
+    variables = {identity.ITS_OWN_PID: str(machine.getpid())}
+    return worker._replace(environ={k: variables.get(v, v) for k, v in worker.environ.items()})
 
 
 def become_worker(
