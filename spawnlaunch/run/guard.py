@@ -189,12 +189,12 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.is_end_requested:
             supervisor.output.say([_why_not(result.status, final, most - used, most)])
-        if (
-            more is None
-            or rules.has_later_request
-            or not leftovers.end(tree)
-            or supervisor.listen_for_end()
-        ):
+        if more is None or rules.has_later_request or not leftovers.end(tree):
+            break
+        supervisor.loop.turn(0)  # for events that have come in meanwhile
+        while rules.is_suspended and not rules.has_later_request:
+            supervisor.loop.turn()
+        if rules.has_later_request:
             break
         before = (*result.restarted, result.cause)
         total, used = len(before), more

@@ -179,7 +179,7 @@ class Processes:
 
     def leave(self, ranks: frozenset[int]) -> None:
         """Stop waiting for workers that SIGKILL does not end; they are named at the end."""
-        self._tree.give_up_soon()
+        self._tree.patience_s = decisions.LAST_S  # a process has not died of SIGKILL
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)

@@ -82,7 +82,29 @@ class Supervisor:
 
     def run(self, workers: Sequence[launches.Worker]) -> failures.LaunchResult:
         """Start the workers and see them to their end; then `run` may be called again."""
-        self._begin(workers)
+        self.exits, self.has_begun = [], True
+        request = self.launch.request
+        self.rules = decisions.Decisions(
+            self._processes,
+            self,
+            frozenset(each.rank for each in workers),
+            self.launch.hostname,
+            grace_s=self.launch.grace_s,
+            failure_grace_s=self.launch.failure_grace_s,
+            foreground=frozenset(each.rank for each in workers if not each.own_session),
+            is_debugged=request.debug is not None,
+            stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
+            ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say
+        )
+        self.kills_before = cgroup.memory_kills()
+        self._processes.start(workers, self._become, self._image)
+        for observer in self._observers:
+            observer.began(workers, self._processes.by_rank)
+        self._look_at_script()
+        self.loop.alarm(self._settled, SETTLED_S)
+        if not gc.isenabled():  # it is off while a launch starts; one may last for days
+            gc.freeze()  # a look at all that there is would copy pages shared with the launcher
+            gc.enable()
         while self.rules.running:
             self.loop.turn()
         for call in (self._time_up, self._settled, self._limit_reached, self._print_deferred):
@@ -97,37 +119,10 @@ class Supervisor:
             leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
         return failures.LaunchResult(0, None, tuple(self.exits))
 
-    def _begin(self, workers: Sequence[launches.Worker]) -> None:
-        self.exits, self.has_begun = [], True
-        request, running = self.launch.request, self._processes.by_rank
-        foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
-        self.rules = decisions.Decisions(
-            self._processes,
-            self,
-            frozenset(worker.rank for worker in workers),
-            self.launch.hostname,
-            grace_s=self.launch.grace_s,
-            failure_grace_s=self.launch.failure_grace_s,
-            foreground=foreground,
-            is_debugged=request.debug is not None,
-            stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say
-        )
-        self.kills_before = cgroup.memory_kills()
-        self._processes.start(workers, self._become, self._image)
-        for observer in self._observers:
-            observer.began(workers, running)
-        self._look_at_script()
-        self.loop.alarm(self._settled, SETTLED_S)
-        if not gc.isenabled():  # it is off while a launch starts; one may last for days
-            gc.freeze()  # a look at all that there is would copy pages shared with the launcher
-            gc.enable()
-
     def _ended(self, cause: failures.Cause) -> failures.LaunchResult:
         result = failures.LaunchResult(self.rules.status, cause, tuple(self.exits))
         if not result.status:
             return result
-
         why = endings.out_of_memory(self.kills_before, cgroup.memory_kills())
         first = result.first_failure
         well_s = max(exited.life_s for exited in self.exits)
@@ -137,8 +132,7 @@ class Supervisor:
 
     def _settled(self) -> None:
         """Publish the pids: the workers have started, so there is time for it."""
-        pids = self.pids()
-        self.output.publish(pids)
+        self.output.publish(self.pids())
 
     def _look_at_script(self) -> None:
         """Warn where a script expects its local rank as an argument, and gets none.
@@ -155,16 +149,6 @@ class Supervisor:
             from spawnlaunch.cli.torchrun import local_rank
 
             self.output.say(local_rank.advice(request, text))
-
-    def listen_for_end(self) -> bool:
-        """Handle the events that have come in; True: one of them asks for the end of the launch.
-
-        No worker runs now. While the launch is stopped, this waits until it goes on or is to end.
-        """
-        self.loop.turn(0)
-        while self.rules.is_suspended and not self.rules.has_later_request:
-            self.loop.turn()
-        return self.rules.has_later_request
 
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.

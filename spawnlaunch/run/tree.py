@@ -19,7 +19,6 @@ from spawnlaunch.base import events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
-from spawnlaunch.run import decisions
 from spawnlaunch.workers import environment
 
 DEATH_S = 0.02  # until the next look at whether processes have died
@@ -140,10 +139,6 @@ class Tree:
             return True
         run, _, rank = mark_of(process.pid).rpartition(".")
         return rank not in running if run == self._run else process.session in ended
-
-    def give_up_soon(self) -> None:
-        """Wait only briefly at the end, because a process has not died of SIGKILL."""
-        self.patience_s = decisions.LAST_S
 
     def end(self, patience_s: float) -> list[proc.Process]:
         """Kill all processes of the run that are left; return those that live after `patience_s`.
