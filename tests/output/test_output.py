@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run, start
+from tests.support.launching import LAUNCHER, NEW_NAME, WORKERS, clean_environ, launch, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
@@ -21,7 +21,6 @@ LINE = re.compile(r"(?:\[(\d+)\] )?rank (\d+) line (\d+) (x*) end")
 AS_USERS_DO = (sys.executable, "-m", "spawnlaunch", "--quiet")
 SPEAK = ("--no-python", "sh", "-c", "echo said by $RANK; echo also by $RANK >&2")
 NODE_1 = ("--nnodes", 2, "--node-rank", 1, "--master-addr", "localhost", "--no-gang")
-NEW_NAME = r"\d{8}T\d{6}Z-[0-9a-f]{8}"
 HERE = os.uname().nodename.partition(".")[0]
 
 

@@ -31,13 +31,13 @@ def passing() -> Iterator[Callable[[events.Loop, float], None]]:
         passed.append(for_s)
         steps = math.ceil(for_s / events.LATE_S) + 2  # what passes at once is a gap
         for _ in range(steps):
-            machine.lose(-for_s / steps)
+            machine.exclude(-for_s / steps)
             loop.turn(0)
 
     try:
         yield passes
     finally:
-        machine.lose(sum(passed))
+        machine.exclude(sum(passed))
 
 
 class Sides:
