@@ -1,8 +1,8 @@
 """Help for a job that hangs: notice that no rank writes anything, and report where the workers are.
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
-tell_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank is waited for) ->
-_call_roll (the lines) -> Supervisor.stacks_told -> Decisions.stacks_told, which ends the launch
+show_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank is waited for) ->
+_call_roll (the lines) -> Supervisor.stacks_shown -> Decisions.stacks_shown, which ends the launch
 with --on-hang kill.
 
 Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
@@ -64,7 +64,7 @@ class HangHelp(observer.Observer):
         self.roll_call.call(ranks, heading)
 
     def _on_roll_called(self) -> None:
-        self._supervisor.stacks_told(None)
+        self._supervisor.stacks_shown(None)
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()

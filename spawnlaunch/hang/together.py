@@ -35,12 +35,12 @@ class HangOfAll(silence.HangHelp):
         """Note that the output until now was the stacks, and none of the ranks' own."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
         reached = rows_of(self.roll_call.answers, int(machine.time() * 1e9))
-        self._supervisor.stacks_told((where_rows_of(self.roll_call.roll), reached))
+        self._supervisor.stacks_shown((where_rows_of(self.roll_call.roll), reached))
 
-    def compared(self, told: Sequence[messages.Stacked], world_size: int) -> None:
+    def compared(self, reports: Sequence[messages.Stacked], world_size: int) -> None:
         """Print which rank of all nodes the others wait for, and the roll of all nodes."""
-        roll = roll_of([row for one in told for row in one.where], world_size)
-        rows = [row for one in told for row in one.reached]
+        roll = roll_of([row for each in reports for row in each.where], world_size)
+        rows = [row for each in reports for row in each.reached]
         answers = answers_of(rows, int(machine.time() * 1e9), world_size)
         lines = [f"all nodes: {line}" for line in stacks.hang_lines(answers)]
         count, places = sum(len(group.ranks) for group in roll), len(roll)

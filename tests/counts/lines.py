@@ -20,7 +20,6 @@ BESIDE = {
     "run/preload": "--preload",
     "hang": "--hang-timeout, --stack-on-usr2, top and --record",
     "witness": "inside workers: for --hang-timeout, top and --record",
-    "run/debug.py": "--debug",
     "explaining.py": "--explain",
     "binding/picture.py": "--explain: the node as text",
     "watch": "top, report, --record and --explain=svg",
