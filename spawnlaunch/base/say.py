@@ -1,6 +1,6 @@
-"""Write lines for the user to stderr, without waiting long for a reader; fatal errors too.
+"""Write lines for the user to stderr: the launcher's own, notices, and fatal errors.
 
-The guard writes too, and a pipe without a reader must not keep it from its work.
+None waits long for a reader: the guard writes too, and must not be kept from its work.
 
 A seccomp profile of a container (seccomp(2)), a sandbox such as gVisor or an old kernel refuses
 single system calls: with EPERM, or with ENOSYS. Where that costs a feature, the launch continues
@@ -15,13 +15,14 @@ import select
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from spawnlaunch.base import errors, machine
+from spawnlaunch.base import errors, machine, records
 
 PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
 LATE_S = 1.0  # poll returns so much too late only where this process could not run
 PIPE_BUF = 4096  # a pipe that polls as writable takes so many bytes in one piece (pipe(7))
 
 stream = [2]  # the descriptor to write to; another one where a caller wants nothing on stderr
+JOB, NODE = "job", "node"  # scopes of notices
 UNWRITTEN = "something could not be written"  # a key of machine.remembered, which a fork inherits
 
 _SECCOMP = (
@@ -37,6 +38,18 @@ HINTS = {
     errno.ENOMEM: _PROCESSES,
 }
 SEE_WHERE = "set SPAWNLAUNCH_DEBUG=1 to see where"
+
+
+class Notice(records.NamedTuple):
+    """A warning about a launch, which one process prints: of the whole job, or of each node."""
+
+    scope: str  # JOB: rank 0 prints it; NODE: the first rank of the node
+    text: str
+
+
+def notices(scope: str, texts: Iterable[str]) -> tuple[Notice, ...]:
+    """Notices of one scope."""
+    return tuple(Notice(scope, text) for text in texts)
 
 
 def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> bool:
@@ -87,19 +100,24 @@ def fatal(
 
     `tell` passes status and words on to the launchers of other nodes.
     """
-    if os.environ.get("SPAWNLAUNCH_DEBUG"):
+    line, status = describe_fatal(error, where)
+    if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
         import traceback
 
         traceback.print_exception(error)
-    line, status = describe_fatal(error, where)
-    say([who + line])
+    say([f"error: {line}" if status == errors.WRONG_USE else who + line])
     if tell:
         tell(status, line)
     return status
 
 
 def describe_fatal(error: BaseException, where: str = "") -> tuple[str, int]:
-    """Return the line and the exit status; all errors but OSErrors are spawnlaunch's own faults."""
+    """Return the line and the exit status.
+
+    A UsageError is the user's, an OSError the system's, any other spawnlaunch's fault.
+    """
+    if isinstance(error, errors.UsageError):
+        return str(error), errors.WRONG_USE
     if isinstance(error, OSError):
         return describe_refusal(error), os.EX_OSERR
     return (

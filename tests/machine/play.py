@@ -245,7 +245,8 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
                 group=machine.getpgrp(),
             )
         )
-        say.say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
+        ours = [text for scope, text in launch.notices if scope == say.NODE]  # of the node's files
+        say.say(f"warning: {line}" for line in ours if line not in plan.warnings)
         return front.run(launch, starting.make_workers(launch), walk.hang_help(launch))
     except UsageError as error:
         say.say([f"error: {error}"])
