@@ -122,5 +122,5 @@ def test_outside_of_a_launch_there_is_no_world(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, "1")
     assert spawnlaunch.current_world() == (1, 1, 1, 1, 0, 1, "", 0, 0)
     monkeypatch.setenv("RANK", "one")
-    with pytest.raises(UsageError, match=r"; type unset RANK"):
+    with pytest.raises(UsageError, match=r"; unset RANK"):
         spawnlaunch.current_world()

@@ -25,48 +25,48 @@ def nodes(nodelist: str, why: str, do: str) -> Row:
 
 def counts(text: str, why: str) -> Row:
     environ = {**STEP, "SLURM_STEP_TASKS_PER_NODE": text}
-    return Row("x.py", "SLURM_STEP_TASKS_PER_NODE cannot be read", why, "type unset SLURM_STEP_TASKS_PER_NODE", "--local-world-size 2 x.py", environ, mend="unset SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
+    return Row("x.py", "SLURM_STEP_TASKS_PER_NODE cannot be read", why, "unset SLURM_STEP_TASKS_PER_NODE", "--local-world-size 2 x.py", environ, mend="unset SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
 
 
 MODES = [
-    Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "type --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
-    Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "type --standalone", ANYWHERE, ONE_EACH),
+    Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "use --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
+    Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "use --standalone", ANYWHERE, ONE_EACH),
     Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 says that there are several", "leave one", ANYWHERE),
     Row("--nproc 2 x.py", "Slurm has started 2 tasks", "cannot start workers too", "srun", "x.py", STEP),
     Row("--nproc 2 x.py", "2 nodes (SLURM_JOB_NUM_NODES)", "srun is missing", "--standalone", "--nproc 2 --standalone x.py", SHELL),
-    Row("x.py", "PBS_NODEFILE cannot be read here", "may have given this job several hosts", "type --standalone", ANYWHERE, PBS),
+    Row("x.py", "PBS_NODEFILE cannot be read here", "may have given this job several hosts", "use --standalone", ANYWHERE, PBS),
     Row("x.py", "PE_HOSTFILE cannot be read here, and NHOSTS is not set", "may have given this job several", "--nnodes N --node-rank N --master-addr HOST", f"{BY_HAND} x.py", GRID),
-    Row("x.py", "no list of hosts (LSB_HOSTS, LSB_MCPU_HOSTS,", "so LSF may have given this job several hosts", "type --standalone", ANYWHERE, LSF),
-    Row("x.py", "no list of hosts (OAR_NODEFILE, OAR_NODE_FILE,", "so OAR may have given this job several hosts", "type --standalone", ANYWHERE, OAR),
+    Row("x.py", "no list of hosts (LSB_HOSTS, LSB_MCPU_HOSTS,", "so LSF may have given this job several hosts", "use --standalone", ANYWHERE, LSF),
+    Row("x.py", "no list of hosts (OAR_NODEFILE, OAR_NODE_FILE,", "so OAR may have given this job several hosts", "use --standalone", ANYWHERE, OAR),
     Row("--world-size 3 x.py", "--world-size 3", "but it is 4 (SLURM_STEP_NUM_TASKS)", "leave --world-size out", "x.py", STEP),
     Row("--nproc 2 --world-size 3 x.py", "--world-size 3", "but it is 2", "leave --world-size out", "--nproc 2 x.py"),
-    Row("x.py", "HPE PALS exports no world size here", "no world size", "type --world-size N", "--world-size 1 --master-addr h x.py", PALS),
-    Row("--master-addr h x.py", "Flux exports no local world size here", "no local world size", "type --local-world-size N", "--master-addr h --local-world-size 2 x.py", FLUX),
-    Row("x.py", "the platform", "exports no local rank here", "type export LOCAL_RANK=N", "x.py", {**PLATFORM, "LOCAL_WORLD_SIZE": "2"}, mend="export LOCAL_RANK=0"),
+    Row("x.py", "HPE PALS exports no world size here", "no world size", "use --world-size N", "--world-size 1 --master-addr h x.py", PALS),
+    Row("--master-addr h x.py", "Flux exports no local world size here", "no local world size", "use --local-world-size N", "--master-addr h --local-world-size 2 x.py", FLUX),
+    Row("x.py", "the platform", "exports no local rank here", "export LOCAL_RANK=N", "x.py", {**PLATFORM, "LOCAL_WORLD_SIZE": "2"}, mend="export LOCAL_RANK=0"),
     Row("x.py", "MPI_LOCALNRANKS says 99999 ranks on this node", "more than the 32768", "unset what an outer launcher left", "x.py", {**MPICH, "PMI_SIZE": "99999", "MPI_LOCALNRANKS": "99999"}, mend="unset PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS"),
     Row("x.py", "PMI_RANK says rank 7 and PMI_SIZE says world size 4", "which cannot both be", "unset what an outer launcher left", "x.py", {**MPICH, "PMI_RANK": "7"}, mend="unset PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS"),
-    Row("--nnodes 2 --node-rank 2 --master-addr h x.py", "node rank 2 (--node-rank)", "cannot be with 2 nodes", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+    Row("--nnodes 2 --node-rank 2 --master-addr h x.py", "node rank 2 (--node-rank)", "cannot be with 2 nodes", "use --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
     Row("--nproc 2 --nnodes 3 x.py", "--nnodes 3", "says 2 nodes", "leave --nnodes out", "--nproc 2 x.py", ONE_EACH),
-    Row("--nproc 2 --master-addr h x.py", "exports no number of pods", "each pod is a job of its own", "type --nnodes N", "--nproc 2 --master-addr h --nnodes 2 x.py", POD),
-    Row("--nproc 2 --nnodes 2 x.py", "exports no host of its first pod", "headless service", "type --master-addr HOST", "--nproc 2 --nnodes 2 --master-addr h x.py", POD),
-    Row("--nnodes 0:0 --node-rank 0 x.py", "--nnodes: '0'", "is not a number above 0", "type a number from 1", "--nnodes 1 --node-rank 0 x.py"),
-    Row("--nproc 1 x.py", "SLURM_STEP_NUM_NODES says 0 nodes", "0 nodes", "type --nnodes N", f"--nproc 1 {BY_HAND} x.py", {**ONE_EACH, "SLURM_STEP_NUM_NODES": "0"}),
-    Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+    Row("--nproc 2 --master-addr h x.py", "exports no number of pods", "each pod is a job of its own", "use --nnodes N", "--nproc 2 --master-addr h --nnodes 2 x.py", POD),
+    Row("--nproc 2 --nnodes 2 x.py", "exports no host of its first pod", "headless service", "use --master-addr HOST", "--nproc 2 --nnodes 2 --master-addr h x.py", POD),
+    Row("--nnodes 0:0 --node-rank 0 x.py", "--nnodes: '0'", "is not a number above 0", "use a number from 1", "--nnodes 1 --node-rank 0 x.py"),
+    Row("--nproc 1 x.py", "SLURM_STEP_NUM_NODES says 0 nodes", "0 nodes", "use --nnodes N", f"--nproc 1 {BY_HAND} x.py", {**ONE_EACH, "SLURM_STEP_NUM_NODES": "0"}),
+    Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "use --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
 ]  # fmt: skip
 MASTER = [
-    Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "type --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
-    Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "type --master-addr HOST", f"{BY_HAND} x.py"),
-    Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "type --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
-    Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "type --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
-    Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "type --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
-    Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "type --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
+    Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "use --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
+    Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "use --master-addr HOST", f"{BY_HAND} x.py"),
+    Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "use --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
+    Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "use --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
+    Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "use --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
+    Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "use --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
     Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint says b", "leave one of the two out", "--rdzv-endpoint b x.py"),
-    Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "type --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
-    Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "type --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
-    Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "type unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
-    Row("x.py", "MASTER_ADDR: 'localhost:29500'", "has a port, which is another flag's", "type --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
-    Row("x.py", "MASTER_PORT='x'", "is not a port", "type unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
-    Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "type 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
+    Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "use --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
+    Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "use --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
+    Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
+    Row("x.py", "MASTER_ADDR: 'localhost:29500'", "has a port, which is another flag's", "use --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
+    Row("x.py", "MASTER_PORT='x'", "is not a port", "unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
+    Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "use 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
     Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
 ]  # fmt: skip
 PIECES = [
@@ -76,7 +76,7 @@ PIECES = [
 CLEAN = "$ mpirun --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH " + HERE
 AMONG_OTHERS = [
     Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have it hand them on, or, for this machine alone, type", f"{CLEAN} --explain --standalone x.py"),
-    Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "type --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
+    Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "use --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
 ]  # fmt: skip
 EVEN = [
     Row("--no-gang --sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, type", "--no-gang --sysfs-root two --nproc 2 x.py", ONE_EACH),
@@ -92,7 +92,7 @@ LISTS = [
     nodes("a[]", "is no number", "write gpu[1-3,5]"),
     nodes("a[x]", "'x' is no number", "write gpu[1-3,5]"),
     nodes("a[" + "1" * 19 + "]", "of at most 18 digits", "write gpu[1-3,5]"),
-    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; type unset SLURM_JOB_NODELIST and --standalone", "--nproc 2 --standalone x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
+    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; unset SLURM_JOB_NODELIST and --standalone", "--nproc 2 --standalone x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
     counts("2(x2", "is neither a count"),
     counts("2(x0)", "nor a repeated count"),
     counts("two", "is neither a count"),
