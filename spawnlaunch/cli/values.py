@@ -199,7 +199,8 @@ def endpoint(text: str) -> HostPort:
     shown = f"[{name}]" if ":" in name else name
     if not is_whole or (":" in name and "[" not in text):
         meant = f"{shown}:{number}" if number else shown
-        raise ValueError(f"{reading.excerpt(text)} is not HOST:PORT; use {meant or 'HOST:PORT'}")
+        use = meant if name else "HOST:PORT"
+        raise ValueError(f"{reading.excerpt(text)} is not HOST:PORT; use {use}")
     return HostPort(name, port(number or str(ENDPOINT_PORT)))
 
 

@@ -29,13 +29,13 @@ def counts(text: str, why: str) -> Row:
 
 
 MODES = [
-    Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "use --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
+    Row("--node-rank 1 x.py", "--node-rank", "without --nnodes has no effect", "use --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
     Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "use --standalone", ANYWHERE, ONE_EACH),
-    Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 says that there are several", "leave one", ANYWHERE),
+    Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 is for several", "leave one", ANYWHERE),
     Row("--nproc 2 x.py", "Slurm has started 2 tasks", "cannot start workers too", "srun", "x.py", STEP),
     Row("--nproc 2 x.py", "2 nodes (SLURM_JOB_NUM_NODES)", "srun is missing", "--standalone", "--nproc 2 --standalone x.py", SHELL),
-    Row("x.py", "PBS_NODEFILE cannot be read here", "may have given this job several hosts", "use --standalone", ANYWHERE, PBS),
-    Row("x.py", "PE_HOSTFILE cannot be read here, and NHOSTS is not set", "may have given this job several", "--nnodes N --node-rank N --master-addr HOST", f"{BY_HAND} x.py", GRID),
+    Row("x.py", "no list of hosts (PBS_NODEFILE) can be read here", "may have given this job several hosts", "use --standalone", ANYWHERE, PBS),
+    Row("x.py", "no list of hosts (PE_HOSTFILE) can be read here", "may have given this job several", "--nnodes N --node-rank N --master-addr HOST", f"{BY_HAND} x.py", GRID),
     Row("x.py", "no list of hosts (LSB_HOSTS, LSB_MCPU_HOSTS,", "so LSF may have given this job several hosts", "use --standalone", ANYWHERE, LSF),
     Row("x.py", "no list of hosts (OAR_NODEFILE, OAR_NODE_FILE,", "so OAR may have given this job several hosts", "use --standalone", ANYWHERE, OAR),
     Row("--world-size 3 x.py", "--world-size 3", "but it is 4 (SLURM_STEP_NUM_TASKS)", "leave --world-size out", "x.py", STEP),
@@ -51,35 +51,35 @@ MODES = [
     Row("--nproc 2 --nnodes 2 x.py", "exports no host of its first pod", "headless service", "use --master-addr HOST", "--nproc 2 --nnodes 2 --master-addr h x.py", POD),
     Row("--nnodes 0:0 --node-rank 0 x.py", "--nnodes: '0'", "is not a number above 0", "use a number from 1", "--nnodes 1 --node-rank 0 x.py"),
     Row("--nproc 1 x.py", "SLURM_STEP_NUM_NODES says 0 nodes", "0 nodes", "use --nnodes N", f"--nproc 1 {BY_HAND} x.py", {**ONE_EACH, "SLURM_STEP_NUM_NODES": "0"}),
-    Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "use --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+    Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here gives the rank of this node", "of 2", "use --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
 ]  # fmt: skip
 MASTER = [
     Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "use --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
     Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "use --master-addr HOST", f"{BY_HAND} x.py"),
-    Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "use --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
+    Row("--master-port 5 x.py", "exports no rank 0 host here", "Hydra", "use --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
     Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "use --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
     Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "use --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
     Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "use --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
-    Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint says b", "leave one of the two out", "--rdzv-endpoint b x.py"),
+    Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint has b", "leave one of the two out", "--rdzv-endpoint b x.py"),
     Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "use --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
     Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "use --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
     Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
-    Row("x.py", "MASTER_ADDR: 'localhost:29500'", "has a port, which is another flag's", "use --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
+    Row("x.py", "MASTER_ADDR: 'localhost:29500'", "is not a host alone", "use --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
     Row("x.py", "MASTER_PORT='x'", "is not a port", "unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
     Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "use 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
     Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
 ]  # fmt: skip
 PIECES = [
-    Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which Slurm sets", "a wrapper (env -i, srun --export=NONE, sudo, a container) may have taken it away", "have it hand it on, or, for this machine alone, type", "x.py", STEP),
-    Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "may have taken it away", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
+    Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which Slurm sets", "a wrapper (env -i, srun --export=NONE, sudo, a container) may have removed it", "pass it on, or, for this machine alone, run", "x.py", STEP),
+    Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "may have removed it", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
 ]  # fmt: skip
 CLEAN = "$ mpirun --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH " + HERE
 AMONG_OTHERS = [
-    Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have it hand them on, or, for this machine alone, type", f"{CLEAN} --explain --standalone x.py"),
+    Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "pass them on, or, for this machine alone, run", f"{CLEAN} --explain --standalone x.py"),
     Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "use --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
 ]  # fmt: skip
 EVEN = [
-    Row("--no-gang --sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, type", "--no-gang --sysfs-root two --nproc 2 x.py", ONE_EACH),
+    Row("--no-gang --sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, use", "--no-gang --sysfs-root two --nproc 2 x.py", ONE_EACH),
 ]  # fmt: skip
 LISTS = [
     nodes(",", "names no host", "a host list reads like gpu7 or gpu[1-3,5]"),
@@ -87,15 +87,15 @@ LISTS = [
     nodes("a[1", "this [ is not closed", "close it: gpu[1-3]"),
     nodes("a" + "[1]" * 40, "too many brackets", "put commas between hosts"),
     nodes("a[2-1]", "runs backwards", "write [1-2]"),
-    nodes("a[1:2]", "no range of numbers", "gpu[0-8:4]"),
-    nodes("a[1-2:0]", "no range of numbers", "gpu[0-8:4]"),
-    nodes("a[]", "is no number", "write gpu[1-3,5]"),
-    nodes("a[x]", "'x' is no number", "write gpu[1-3,5]"),
+    nodes("a[1:2]", "or a range", "gpu[0-8:4]"),
+    nodes("a[1-2:0]", "or a range", "gpu[0-8:4]"),
+    nodes("a[]", "is not a number", "write gpu[1-3,5]"),
+    nodes("a[x]", "'x' is not a number", "write gpu[1-3,5]"),
     nodes("a[" + "1" * 19 + "]", "of at most 18 digits", "write gpu[1-3,5]"),
-    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; unset SLURM_JOB_NODELIST and --standalone", "--nproc 2 --standalone x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
-    counts("2(x2", "is neither a count"),
-    counts("2(x0)", "nor a repeated count"),
-    counts("two", "is neither a count"),
+    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names more than 1000000 hosts", "look for a range with a digit too many; unset SLURM_JOB_NODELIST and use --standalone", "--nproc 2 --standalone x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
+    counts("2(x2", "is not a count"),
+    counts("2(x0)", "is not a count"),
+    counts("two", "is not a count"),
     counts("2", "there is no node number 1")._replace(environ={**STEP, "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "1", "SLURM_PROCID": "2"}),
 ]  # fmt: skip
 ROWS = [*MODES, *MASTER, *PIECES, *AMONG_OTHERS, *EVEN, *LISTS]

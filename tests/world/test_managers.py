@@ -11,7 +11,7 @@ from spawnlaunch.cli.torchrun import variables
 from spawnlaunch.world import managers
 from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.pods import Kubeflow
-from tests.support.launching import explain
+from tests.support.launching import REPORTER, explain
 from tests.world.recorded import HERE, MANAGERS, RECORDED, Case
 from tests.world.resolving import explained, resolve
 
@@ -109,3 +109,42 @@ def test_a_host_that_its_manager_does_not_list_says_for_whom_it_waits(
     lines = resolve(f"--nproc 2 {flags}", environ, hostname=HERE).node_warnings
     found = [line for line in lines if line.startswith("LSF lists 2 hosts (LSB_HOSTS)")]
     assert [line.endswith("alone use --standalone") for line in found] == [True] * said
+
+
+@pytest.mark.usefixtures("typed_as_launcher")
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        (
+            {"PBS_JOBID": "12.server", "PBS_NODEFILE": "{files}/hosts"},
+            "pdsh -S -R ssh -w {here},second 'cd {cwd} && python launcher --nnodes=2 "
+            "--rdzv-id=12.server --rdzv-endpoint={here}:29400 --nproc=8 {script}'",
+        ),
+        (
+            {"JOB_ID": "12", "NSLOTS": "4", "NHOSTS": "2", "PE_HOSTFILE": "{files}/hosts"},
+            "pdsh -S -R exec -w {here},second qrsh -inherit %h 'cd {cwd} && python launcher "
+            "--nnodes=2 --rdzv-id=12 --rdzv-endpoint={here}:29400 --nproc=8 {script}'",
+        ),
+        (
+            {"OAR_JOB_ID": "12", "OAR_NODEFILE": "{files}/hosts"},
+            "pdsh -S -R exec -w {here},second oarsh %h 'cd {cwd} && python launcher --nnodes=2 "
+            "--rdzv-id=12 --rdzv-endpoint={here}:29400 --nproc=8 {script}'",
+        ),
+        (
+            {"LSB_JOBID": "12", "LSB_HOSTS": "{here} second"},
+            "blaunch -z '{here} second' python launcher --nproc=8 {script}",
+        ),
+    ],
+    ids=["PBS", "Grid Engine", "OAR", "LSF"],
+)
+def test_the_first_host_of_a_list_has_the_line_that_starts_launchers_on_all(
+    environ: dict[str, str], line: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text(f"{HERE} 2\nsecond 2\n")
+    there = {name: value.format(files=tmp_path, here=HERE) for name, value in environ.items()}
+    (warning,) = resolve("--nproc=8", there, hostname=HERE).node_warnings
+    expected = line.format(here=HERE, cwd=Path.cwd(), script=REPORTER)
+    assert "lists 2 hosts" in warning
+    assert f"from here, run {expected}; for this machine alone use --standalone" in warning
+    assert resolve("--nproc=8 --nnodes=2", there, hostname=HERE).node_warnings == ()
+    assert resolve("--nproc=8", there, hostname="second").node_warnings == ()
