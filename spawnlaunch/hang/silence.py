@@ -64,7 +64,7 @@ class HangHelp(observer.Observer):
         self.stacks.tell(ranks, heading)
 
     def _stacks_told(self) -> None:
-        self._supervisor.stacks_told(None)
+        self._supervisor.stacks_shown(None)
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()

@@ -34,7 +34,7 @@ class HangOfAll(silence.HangHelp):
         """Note that the output until now was the stacks, and none of the ranks' own."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
         reached = told_reached(self.stacks.recorded, int(machine.time() * 1e9))
-        self._supervisor.stacks_told((told_where(self.stacks.roll), reached))
+        self._supervisor.stacks_shown((told_where(self.stacks.roll), reached))
 
     def compared(self, told: Sequence[messages.Stacked], world_size: int) -> None:
         """Call the roll of all nodes, and report on which collective their ranks disagree."""

@@ -11,7 +11,7 @@ looks for a port and an interface of this machine.
 
 from __future__ import annotations
 
-from spawnlaunch.base import errors, machine
+from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags
 from spawnlaunch.world import identity, inherited, managers, master, ranks, warnings
 
@@ -26,7 +26,7 @@ INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 def resolve_world(
     request: flags.Request, environ: identity.Environ, hostname: str, capacity: identity.Capacity
 ) -> identity.Resolution:
-    """Derive the world, with its warnings.
+    """Derive the world, with its notices.
 
     Raises UsageError on a contradiction, or where only the user knows a value.
     """
@@ -44,21 +44,20 @@ def resolve_world(
         found = found[1:]
     manager = found[0] if found else identity.Manager(environ)
     it = identity.Evidence(request, environ, hostname, capacity, manager)
-    resolution = _derive(it)
-    # The reason why variables count as stale says more than the warning that they are replaced.
-    of_the_job = [why_stale] if why_stale else [*resolution.warnings]
+    resolution = _derive(it, why_stale)
     if found and (resolution.world.rank == 0 or request.explain):  # only these print them
-        of_the_job += warnings.find_warnings(it, resolution.world)
-    return resolution._replace(
-        warnings=tuple(of_the_job),
-        node_warnings=tuple(warnings.find_node_warnings(it, resolution.world)),
-        managers=tuple(found),
-        around=tuple(around),
-    )
+        lines = warnings.find_warnings(it, resolution.world)
+        resolution = resolution.with_notices(say.JOB, *lines)
+    return resolution.with_notices(
+        say.NODE, *warnings.find_node_warnings(it, resolution.world)
+    )._replace(managers=tuple(found), around=tuple(around))
 
 
-def _derive(it: identity.Evidence) -> identity.Resolution:
-    """Derive the world from the flags, the manager and the inherited variables."""
+def _derive(it: identity.Evidence, why_stale: str) -> identity.Resolution:
+    """Derive the world from the flags, the manager and the inherited variables.
+
+    `why_stale` is the reason why variables of a platform count as left by others, or "".
+    """
     request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
     facts = ranks.find_ranks(mode.value, it)
@@ -82,12 +81,15 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
     gathering: Gathering | None = None
     if mode.value == identity.NODE or request.no_gang:
         facts, gathering = _gather(authority, facts, job, it.manager)
-    replaced: list[str] = []
+    lines: list[str] = []
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        replaced = inherited.find_warnings(facts, left, environ)
+        lines = inherited.find_warnings(facts, left, environ)
+    if why_stale:  # which says more than that these variables are replaced
+        lines = [why_stale]
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
-    return identity.Resolution(world, facts, tuple(replaced), (), environ, gathering=gathering)
+    notices = tuple(say.notices(say.JOB, lines))
+    return identity.Resolution(world, facts, notices, (), environ, gathering=gathering)
 
 
 def _gather(
@@ -120,7 +122,7 @@ def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> id
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
     manager = it.manager
-    job = manager.job() or identity.Fact(machine.name_now(), "time of the start, and chance")
+    job = manager.job() or identity.Fact(machine.name_now(), identity.CHANCE)
     if manager.kind != identity.TASKS:
         return job
     tasks, rank = manager.world_size(), manager.rank()
@@ -171,7 +173,6 @@ def prepare_host(
     if me.rank == 0 and resolution.gathering is None:
         resolution, held = host.listen(resolution)
     if me.has_several_nodes:
-        exports, found = host.find_interface(resolution.world, resolution.environ, hostname)
-        node_warnings = (*resolution.node_warnings, *found)
-        resolution = resolution._replace(exports=exports, node_warnings=node_warnings)
+        exports, lines = host.find_interface(resolution.world, resolution.environ, hostname)
+        resolution = resolution._replace(exports=exports).with_notices(say.NODE, *lines)
     return resolution, held

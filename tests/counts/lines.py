@@ -21,7 +21,6 @@ BESIDE = {
     "hang": "--hang-timeout, --stack-on-usr2, top and --record",
     "workers/flight_recorder.py": "the first two of these",
     "witness": "inside workers: for --hang-timeout, top and --record",
-    "run/debug.py": "--debug",
     "explaining.py": "--explain",
     "binding/picture.py": "--explain: the node as text",
     "watch": "top, report, --record and --explain=svg",

@@ -13,7 +13,7 @@ from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.pods import Kubeflow
 from tests.support.launching import REPORTER, explain
 from tests.world.recorded import HERE, MANAGERS, RECORDED, Case
-from tests.world.resolving import explained, resolve
+from tests.world.resolving import explained, of_job, resolve
 
 CASES = {(name, case.name): case for name in RECORDED for case in RECORDED[name].cases()}
 STEP, SALLOC = (RECORDED["slurm"].environments[name] for name in ("STEP", "SALLOC"))
@@ -80,7 +80,7 @@ def test_pals_variables_of_slurms_own_plugin_are_not_pals() -> None:
     found = explained("", {**STEP, **shasta})
     assert found.sources["rank"].source == "SLURM_PROCID"
     assert found.world.run_id == "1000.0"
-    assert found.warnings == ()
+    assert of_job(found) == ()
 
 
 @pytest.mark.parametrize("around", [STEP, SALLOC, STEP | {"SLURM_PROCID": "x"}])
@@ -88,7 +88,7 @@ def test_open_mpi_inside_a_slurm_job_wins(around: dict[str, str]) -> None:
     found = explained("--master-addr node0", {**around, **OPEN_MPI_4})
     assert found.sources["rank"].source == "OMPI_COMM_WORLD_RANK"
     assert (found.world.mode, found.world.rank, found.world.world_size) == ("task", 2, 4)
-    assert found.warnings == ()
+    assert of_job(found) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_host_that_its_manager_does_not_list_says_for_whom_it_waits(
     hosts: str, flags: str, said: bool
 ) -> None:
     environ = {"LSB_JOBID": "8", "LSB_HOSTS": hosts}
-    lines = resolve(f"--nproc 2 {flags}", environ, hostname=HERE).node_warnings
+    lines = [text for _, text in resolve(f"--nproc 2 {flags}", environ, hostname=HERE).notices]
     found = [line for line in lines if line.startswith("LSF lists 2 hosts (LSB_HOSTS)")]
     assert [line.endswith("alone use --standalone") for line in found] == [True] * said
 
@@ -142,9 +142,9 @@ def test_the_first_host_of_a_list_has_the_line_that_starts_launchers_on_all(
 ) -> None:
     (tmp_path / "hosts").write_text(f"{HERE} 2\nsecond 2\n")
     there = {name: value.format(files=tmp_path, here=HERE) for name, value in environ.items()}
-    (warning,) = resolve("--nproc=8", there, hostname=HERE).node_warnings
+    (warning,) = (text for _, text in resolve("--nproc=8", there, hostname=HERE).notices)
     expected = line.format(here=HERE, cwd=Path.cwd(), script=REPORTER)
     assert "lists 2 hosts" in warning
     assert f"from here, run {expected}; for this machine alone use --standalone" in warning
-    assert resolve("--nproc=8 --nnodes=2", there, hostname=HERE).node_warnings == ()
-    assert resolve("--nproc=8", there, hostname="second").node_warnings == ()
+    assert resolve("--nproc=8 --nnodes=2", there, hostname=HERE).notices == ()
+    assert resolve("--nproc=8", there, hostname="second").notices == ()

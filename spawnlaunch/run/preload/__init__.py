@@ -84,7 +84,7 @@ class Image:
         code = self._end()
         return failures.exit_status(code) or 1, (
             f"--preload {self.modules}: the process that imports it "
-            f"{failures.how_it_ended(code)}; leave it "
+            f"{failures.end_in_words(code)}; leave it "
             "out, and import it in the script"
         )
 
