@@ -87,7 +87,7 @@ def _of_arm(
     ends = [mean - width, mean + width]
     shown = [_as_unit(workload, each) if 0 < each < np.inf else "?" for each in (mean, *ends)]
     slots = stragglers.slots(measured.taken, arm, series)
-    tail = f"{1e3 * np.percentile(np.concatenate(slots), 99):.3g} ms" if slots else ""
+    tail = f"{short(1e3 * float(np.percentile(np.concatenate(slots), 99)))} ms" if slots else ""
     efforts = [each for its in measured.efforts(arm) for each in its]
     busy_s = sum((each.ran_s or 0) + (each.waited_s or 0) for each in efforts)
     waited = sum(each.waited_s or 0 for each in efforts) / busy_s if busy_s else 0.0
