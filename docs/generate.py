@@ -75,7 +75,7 @@ cannot be with 2 nodes""",
 FLAGS_HEAD = """\
 # Flags
 
-For those who look up a flag. `python -m spawnlaunch --help` shows the same text.
+All flags of the launcher, as `python -m spawnlaunch --help` shows them.
 `python -m docs.generate` makes this page from the table that reads the command line.
 
 - The script gets everything behind its name.

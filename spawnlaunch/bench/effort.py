@@ -10,7 +10,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset
 from spawnlaunch.node import cgroup, sysfs
@@ -82,7 +82,9 @@ class Watch:
 def _combined(one: Effort, other: Effort, sign: int) -> Effort:
     """The sum or difference of what is counted; None where one of the values is not known."""
     pairs = {name: (getattr(one, name), getattr(other, name)) for name in COUNTED}
-    sums = {n: None if None in (a, b) else a + sign * b for n, (a, b) in pairs.items()}
+    sums: dict[str, Any] = {
+        name: None if None in pair else pair[0] + sign * pair[1] for name, pair in pairs.items()
+    }
     return one._replace(**sums, strayed=one.strayed or other.strayed)
 
 
@@ -91,11 +93,9 @@ def of_command(
 ) -> Effort:
     """The effort of a user's command, from its first thread's schedstat and its whole rusage."""
     waited = [int(word) for word in schedstat.split()[1:2]]
-    busy_s, stolen_s = (
-        None if a is None or b is None else a - b for a, b in zip(after, before, strict=True)
-    )
     waited_s = waited[0] / 1e9 if waited else None
-    return Effort(took_s, used.ru_utime + used.ru_stime, waited_s, busy_s, stolen_s)
+    ended = Effort(took_s, used.ru_utime + used.ru_stime, waited_s, *after)
+    return _combined(ended, Effort(0.0, 0.0, 0.0, *before), -1)
 
 
 def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:

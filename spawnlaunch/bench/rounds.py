@@ -240,7 +240,8 @@ def _as_a_rank(environ: forked_sample.Environ, part: Part, port: int) -> dict[st
     own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
     own |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
     own |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
-    return environ | {name: str(value) for name, value in own.items()} | dict(part.request.environ)
+    own_text = {name: str(value) for name, value in own.items()}
+    return {**environ, **own_text, **dict(part.request.environ)}
 
 
 def _as_in_a_shell(environ: forked_sample.Environ, threads: int | None) -> dict[str, str]:
