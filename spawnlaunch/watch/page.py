@@ -186,7 +186,10 @@ def _attempts(story: Story, until_s: float) -> str:
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
         until = end["time"] if end else story.ended
-        look = FAILED if end and end["status"] and not end["told"] else _look(rank)
+        colour = charts.colour(rank)
+        look = f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
+        if end and end["status"] and not end["told"]:
+            look = FAILED
         bars.append(
             f'<rect x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
             f'height="{height - 4}" {look}/>'
@@ -210,11 +213,6 @@ def _attempts(story: Story, until_s: float) -> str:
 
 
 FAILED = 'class="bad" fill="#b30000" stroke="#b30000" fill-opacity="0.9"'
-
-
-def _look(rank: int) -> str:
-    colour = charts.colour(rank)
-    return f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
 
 
 def _beside(left: float, right: float, y: float, said: str, on: str) -> str:

@@ -321,45 +321,22 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
 def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
     """At most `most` points, with the least and the greatest of those that are left out.
 
-    A value that is not known is None; one that is no finite number is NaN.
+    A value that is not known is None; one that is no finite number is NaN. Of these the first one
+    of each part stays too.
     """
-    are_finite = _all_finite(values)
-    if not are_finite:
-        values = [None if value is None else _number(value) for value in values]
+    values = [None if value is None else _number(value) for value in values]
     if len(values) <= most:
         return list(zip(times, values, strict=True))
     size = -(-3 * len(values) // most)
     points: list[tuple[float, float | None]] = []
-    for i in range(0, len(values), size):
-        group = values[i : i + size]
-        kept = _extremes(group) if are_finite or _all_finite(group) else _known_extremes(group)
-        points += [(times[i + j], group[j]) for j in kept]
+    for begin in range(0, len(values), size):
+        group = range(begin, min(begin + size, len(values)))
+        known = [i for i in group if values[i] == values[i] and values[i] is not None]
+        kept = {choose(known, key=values.__getitem__) for choose in (min, max) if known}
+        if len(known) < len(group):
+            kept.add(min({*group}.difference(known)))
+        points += [(times[i], values[i]) for i in sorted(kept)]
     return points
-
-
-def _extremes(group: Sequence[float]) -> tuple[int, ...]:
-    """The places of the least and the greatest value, in order."""
-    first, second = group.index(min(group)), group.index(max(group))
-    return tuple(sorted({first, second}))
-
-
-def _known_extremes(group: Sequence[Any]) -> list[int]:
-    """The places of the least and the greatest known value, in order.
-
-    The first value that is unknown or no number is there too.
-    """
-    known = [j for j, value in enumerate(group) if value is not None and value == value]
-    places = {next(j for j in range(len(group)) if j not in known)}
-    if known:
-        places |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
-    return sorted(places)
-
-
-def _all_finite(values: Sequence[Any]) -> bool:
-    try:
-        return math.isfinite(math.fsum(values))  # of floats: large integers do not cancel out
-    except (TypeError, OverflowError, ValueError):
-        return False
 
 
 def _number(value: Any) -> float:
