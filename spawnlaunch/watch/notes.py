@@ -64,10 +64,13 @@ class Histories:
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
     """All notes of each launch; first those on ranks held from outside, which may be the cause."""
-    told: dict[str, list[Note]] = {}
+    by_launch: dict[str, list[Note]] = {}
     for launch, noted in (one for each in found for one in each.items()):
-        told.setdefault(launch, []).extend(noted)
-    return {name: sorted(all_, key=lambda n: n.kind != "stopped") for name, all_ in told.items()}
+        by_launch.setdefault(launch, []).extend(noted)
+    return {
+        launch: sorted(noted, key=lambda note: note.kind != "stopped")
+        for launch, noted in by_launch.items()
+    }
 
 
 def notes(history: History, now: float) -> list[Note]:

@@ -134,11 +134,11 @@ class _Node:
 
     def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
         """The places where this node's workers met, by attempt, from their variables."""
-        told = self.events[0]["explain"]["world"]
+        world = self.events[0]["explain"]["world"]
         known = {
-            "NODE_RANK": told.get("node_rank"),
-            "MASTER_ADDR": told.get("master_addr"),
-            "MASTER_PORT": told.get("master_port"),
+            "NODE_RANK": world.get("node_rank"),
+            "MASTER_ADDR": world.get("master_addr"),
+            "MASTER_PORT": world.get("master_port"),
         }
         attempts = [event for event in self.events if event["kind"] == "attempt"]
         yield from ((one["restart"], {**known, **one["world"]}) for one in attempts)
@@ -146,11 +146,13 @@ class _Node:
             yield 0, known
 
     def _meetings(self) -> set[tuple[str, ...]]:
-        told = self.events[0]["explain"]["world"]
-        if told.get("nnodes") == 1:
+        world = self.events[0]["explain"]["world"]
+        if world.get("nnodes") == 1:
             return set()
         places = {(f"{w['MASTER_ADDR']}", f"{w['MASTER_PORT']}") for _, w in self._worlds()}
-        return {(f"{told.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")}
+        return {
+            (f"{world.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")
+        }
 
     def _seats(self) -> set[tuple[int, str]]:
         """The node's number in each attempt.
@@ -280,18 +282,18 @@ def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     last = next((line for line in reversed(lines) if line["kind"] == "attempt"), None)
     if last is None or not last["pids"]:
         return start
-    told = start["explain"]
-    ranks = [worker["rank"] for worker in told["workers"]]
+    launch = start["explain"]
+    ranks = [worker["rank"] for worker in launch["workers"]]
     first, world = min(last["pids"]), last.get("world", {})
     of_role = int(world.get("ROLE_RANK", first))
     workers = []
-    for worker in told["workers"]:
+    for worker in launch["workers"]:
         i = int(worker["rank"] - min(ranks))
         own = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
         workers.append({**worker, "rank": first + i, "env": {**worker["env"], **own}})
-    size = int(world.get("WORLD_SIZE", told["world"]["world_size"]))
-    placed = {**told["world"], "world_size": size}
-    return {**start, "explain": {**told, "world": placed, "workers": workers}}
+    size = int(world.get("WORLD_SIZE", launch["world"]["world_size"]))
+    placed = {**launch["world"], "world_size": size}
+    return {**start, "explain": {**launch, "world": placed, "workers": workers}}
 
 
 def _first_rank(start: Mapping[str, Any]) -> int:
