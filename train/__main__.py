@@ -34,8 +34,23 @@ else:
     spec.loader.exec_module(sys.modules["spawnlaunch"])
 
 from spawnlaunch.train.commandline import build_task, parse
-from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal, tell
-from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, note_signals, stop
+from spawnlaunch.train.errors import (
+    ElsewhereError,
+    RefusedError,
+    StoppedError,
+    refuse,
+    shared_refusal,
+    tell,
+)
+from spawnlaunch.train.exit import (
+    PREEMPTED,
+    crash,
+    follow,
+    leave,
+    leave_on_interrupt,
+    note_signals,
+    stop,
+)
 
 
 def open_standard_streams() -> None:
@@ -83,6 +98,8 @@ def _main() -> None:
         refuse(refusal)
     except StoppedError as reason:
         stop(reason)
+    except ElsewhereError:
+        follow()
     except Exception as error:
         crash(error)
     leave(status)

@@ -1,8 +1,10 @@
-"""The place of this worker among all, and the exchanges between them."""
+"""The place of this worker among all, its device, and the exchanges between them."""
 
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .errors import RefusedError, StoppedError, shared_refusal
+from .errors import ElsewhereError, RefusedError, StoppedError, shared_refusal
 
 T = TypeVar("T")
 
@@ -62,6 +64,32 @@ def read_world(environ: Mapping[str, str]) -> World:
             "rank 0 as MASTER_ADDR and a free port there as MASTER_PORT"
         )
     return world
+
+
+def pick_device(wanted: str, world: World, count: int) -> torch.device:
+    """The device of this worker, which sees ``count`` of them.
+
+    A launcher either shows every worker all devices, and LOCAL_RANK counts them, or shows each
+    worker its own one. Raises RefusedError when neither is so.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not count):
+        return torch.device("cpu")
+    index = 0 if count == 1 else world.local_rank
+    if index >= count:
+        maker = "ROCm" if torch.version.hip else "CUDA"  # PyTorch for ROCm says cuda as well
+        raise RefusedError(
+            f"LOCAL_RANK is {world.local_rank} but {count} {maker} devices are visible; "
+            "start as many workers per node as it has devices, or type --device cpu"
+        )
+    return torch.device("cuda", index)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most memory this process had: of the device, or of the machine where it used none."""
+    if device.type != "cpu":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes, on macOS bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def join(world: World, device: torch.device) -> None:
@@ -114,16 +142,26 @@ def from_every_rank(value: T) -> list[T]:
 
 
 def together(work: Callable[[], T]) -> T:
-    """Return the result of ``work``. If it raises RefusedError on any rank, all ranks raise it."""
-    refusal = ""
+    """Return the result of ``work``, or raise on all ranks what it raises on one.
+
+    A RefusedError is raised on all. Of other errors, the first rank that has one raises it and
+    prints its traceback; the others raise ElsewhereError.
+    """
+    error: Exception | None = None
     try:
         made = work()
-    except RefusedError as error:
-        refusal = str(error)
-    told = from_every_rank(refusal)
-    for rank, text in enumerate(told):
+    except Exception as raised:
+        error = raised
+    refusal = str(error) if isinstance(error, RefusedError) else ""
+    told = from_every_rank((refusal, error is not None))
+    for rank, (text, _) in enumerate(told):
         if text:
-            raise shared_refusal(text if all(told) else f"rank {rank}: {text}")
+            raise shared_refusal(text if all(one for one, _ in told) else f"rank {rank}: {text}")
+    failed = [rank for rank, (_, has_failed) in enumerate(told) if has_failed]
+    if error is not None and failed[0] == (dist.get_rank() if dist.is_initialized() else 0):
+        raise error
+    if failed:
+        raise ElsewhereError
     return made
 
 

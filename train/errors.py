@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from typing import Any, NoReturn
 
 LET_SPEAK_S = 10.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RefusedError(Exception):
@@ -30,6 +32,10 @@ def shared_refusal(text: str) -> RefusedError:
     return RefusedError(text, shared=True)
 
 
+class ElsewhereError(Exception):
+    """Another rank has met an error, and prints its traceback."""
+
+
 class StoppedError(Exception):
     """The run had to stop, for a reason that every rank knows and that needs no traceback."""
 
@@ -42,6 +48,11 @@ def needed(module: str, extra: str) -> Any:
         raise shared_refusal(
             f"{error.name or module} is not installed; type pip install 'spawnlaunch[{extra}]'",
         ) from error
+
+
+def advice(error: OSError) -> str:
+    """The remedy for an error of writing: to make room, if the disk or the quota is full."""
+    return "make room" if error.errno in FULL else "look at the file system"
 
 
 def speaks() -> bool:
@@ -63,14 +74,14 @@ def refuse(refusal: RefusedError) -> NoReturn:
         who = "" if speaks() else f"rank {os.environ['RANK']}: "
         tell(f"train: error: {who}{refusal}\n")
     elif not refusal.met:
-        _let_rank_0_speak()
+        let_another_speak()
     sys.exit(2)
 
 
-def _let_rank_0_speak() -> None:
-    """Wait for rank 0 to print, under a launcher, which ends all ranks after the first exit.
+def let_another_speak() -> None:
+    """Wait for another rank to print, under a launcher, which ends all ranks after the first exit.
 
-    Rank 0 may have just begun, and would be ended before it has printed the refusal. After it has
+    It would be ended before it has printed the error; rank 0 may have just begun. After it has
     exited, the launcher's SIGTERM ends this wait.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:

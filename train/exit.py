@@ -29,22 +29,19 @@ import atexit
 import json
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, NoReturn
 
-from .errors import speaks, tell
+from .errors import let_another_speak, speaks, tell
 
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
-MOST_RESTARTS = 1000  # of a Slurm job: one that is always preempted would go on for ever
 
 noted: list[str] = []  # the signals that have come
 interrupt_saves = threading.Event()  # while a process trains alone
@@ -102,41 +99,6 @@ def _environment(**changes: str) -> Iterator[None]:
         for name in changes:
             del os.environ[name]
         os.environ.update(before)
-
-
-def requeue(environ: Mapping[str, str], status: int) -> str:
-    """Put this Slurm job back into its queue, and return the result in one line."""
-    job = _own_job(environ)
-    if not job:
-        return "not requeued: there is no SLURM_JOB_ID, so this is no Slurm job"
-    scontrol = shutil.which("scontrol")
-    if scontrol is None:
-        return (
-            "not requeued: there is no scontrol here, as in a container; write in the batch script "
-            f'behind srun: [ $? -eq {status} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt '
-            f"{MOST_RESTARTS} ] && scontrol requeue "
-            '"$SLURM_JOB_ID$([ "$SLURM_JOB_ID" = "${SLURM_ARRAY_JOB_ID:-}" ] && '
-            'echo "_$SLURM_ARRAY_TASK_ID")"'
-        )
-    restarts = environ.get("SLURM_RESTART_COUNT", "")
-    if restarts.isdigit() and int(restarts) >= MOST_RESTARTS:
-        return f"not requeued: the Slurm job {job} has been started anew {MOST_RESTARTS} times"
-    done = subprocess.run([scontrol, "requeue", job], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return f"not requeued: scontrol requeue {job}: {done.stderr.strip()}"
-    return f"requeued the Slurm job {job}"
-
-
-def _own_job(environ: Mapping[str, str]) -> str:
-    """The number of this Slurm job, or of this task of an array; "" outside of Slurm.
-
-    The last task of an array has the whole array's number as SLURM_JOB_ID (sbatch(1), "Job array
-    support"). Each other task has a number of its own, and so has a job that a task has submitted,
-    which inherits the variables of the array.
-    """
-    job = environ.get("SLURM_JOB_ID", "")
-    is_last = job and job == environ.get("SLURM_ARRAY_JOB_ID")
-    return f"{job}_{environ.get('SLURM_ARRAY_TASK_ID')}" if is_last else job
 
 
 CRASHED = 1
@@ -204,6 +166,12 @@ def crash(error: BaseException) -> NoReturn:
     time.sleep(TURN_S)
     told = "".join(traceback.format_exception(error))
     _end(error, told, told)
+
+
+def follow() -> NoReturn:
+    """Exit with status 1, after the rank that prints the traceback."""
+    let_another_speak()
+    os._exit(CRASHED)
 
 
 def stop(reason: Exception) -> NoReturn:

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .device import profiling
 from .saving import Saver
 from .schedule import Position
-from .training import Measured, Training
+from .training import Measured, Training, profiling
 
 
 def steps_and_validations(

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import checkpoint, distributed, files, saving
+from . import checkpoint, distributed, saving
 from .config import Config
 from .data import Readers, described
-from .device import peak_bytes, pick_device
-from .distributed import World
-from .errors import RefusedError, StoppedError, shared_refusal
-from .exit import interrupt_saves, noted, requeue
+from .distributed import World, peak_bytes, pick_device
+from .errors import RefusedError, StoppedError, advice, shared_refusal
+from .exit import interrupt_saves, noted
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .saving import EVALUATION, METRICS, Saver, begin, claim
@@ -78,7 +77,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     gc.collect()
     distributed.leave_group()
     if not outcome.complete:
-        say_preempted(config, outcome, reasons, place, preempted_status)
+        say_preempted(outcome, reasons, place)
         return preempted_status
     if world.rank == 0:
         finish(outcome, config, task, place)
@@ -97,19 +96,17 @@ def train(
 
     Every rank calls it with the same arguments but its place, and gets the same result.
     """
-    order = checkpoint.order_in(begin_from) if begin_from is not None else None
-    training = Training(readers, config, place, deadline.is_over, order)
+    training = Training(readers, config, place, deadline.is_over)
     saver = Saver(place.out, identity, config, place.world, training, deadline)
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not readers.task.pretrained:
-            origin = getattr(readers.task, "origin", "")
+            origin = readers.task.origin
             raise shared_refusal(
                 "--eval-only evaluates trained weights, and these are not"
                 f"{origin and f' ({origin})'}; use --resume or --init",
             )
         return Outcome(training.trainer.bare, at, True, training.at_the_end(None))
-    saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = replace(at, evaluated=False)  # so that a complete run is validated again
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
@@ -193,18 +190,14 @@ def announce(
     return {"task": name_of(task), "data": description, "seed": config.seed}
 
 
-def say_preempted(
-    config: Config, outcome: Outcome, reasons: list[str], place: Place, status: int
-) -> None:
-    """Print why a run ended early, and requeue its job or print the command that continues it."""
+def say_preempted(outcome: Outcome, reasons: list[str], place: Place) -> None:
+    """Print why a run ended early, and the command that continues it."""
     if place.world.rank != 0:
         return
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
-    place.screen.line(
-        requeue(os.environ, status) if config.requeue else to_continue(place.out, place.world)
-    )
+    place.screen.line(to_continue(place.out, place.world))
 
 
 def to_continue(out: Path, world: World) -> str:
@@ -237,10 +230,10 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
             place.screen.line(table)
     file = place.out / EVALUATION
     try:
-        files.write_text(file, json.dumps(numbers, indent=1) + "\n")
+        file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise StoppedError(
-            f"cannot write {file}: {error.strerror}; {files.advice(error)}, and type --resume auto"
+            f"cannot write {file}: {error.strerror}; {advice(error)}, and type --resume auto"
         ) from error
 
 

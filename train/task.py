@@ -50,6 +50,8 @@ class Task:
     counted: str = ""
     #: whether ``model()`` has trained weights, so that ``--eval-only`` needs no others
     pretrained: bool = False
+    #: the origin of the weights in words, which is printed after ``model()`` was called
+    origin: str = ""
     #: flags of the loop, such as {"lr": 5e-5}, on the class
     defaults: ClassVar[Mapping[str, Any]] = {}
 

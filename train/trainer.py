@@ -29,16 +29,14 @@ from . import optimizer as optimizers
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .data import NO_MORE, number_on
 from .distributed import (
     World,
     any_rank,
     from_every_rank,
-    refuse_if_any,
     sum_over_ranks,
-    together,
 )
 from .errors import RefusedError, StoppedError
+from .feed import NO_MORE, number_on
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, named, size_of
 from .task import Task, has, name_of
@@ -62,7 +60,7 @@ class Trainer:
         self.task, self.config, self.world, self.device = task, config, world, device
         self.per_rank = per_rank
         self.clock = Clock(device)
-        model = build_model(task, config, world, device)
+        model = build_model(task, config)
         self.bare = model.to(device)
         if not model.training:  # as from_pretrained leaves it; only a part in eval mode is meant so
             model.train()
@@ -215,39 +213,6 @@ class Trainer:
             for module, mode in modes:
                 module.training = mode
 
-    def refuse_gradients(self, batch: Any) -> str:
-        """Raises RefusedError on all ranks for gradients of a batch that no step can use.
-
-        Returns the names of parameters without one, which a single rank can do without. Nothing is
-        changed: the wrapper is left out, and buffers, modes and random numbers stay.
-        """
-        buffers = [(buffer, buffer.clone()) for buffer in self.bare.buffers()]
-        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
-            loss, _ = together(lambda: sum_and_count(self.task.loss(self.bare, batch)))
-            found = torch.autograd.grad(loss, list(self.learning.values()), allow_unused=True)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if buffer.layout == torch.strided and buffer.shape == before.shape:
-                    buffer.copy_(before)
-        gradients = dict(zip(self.learning, found, strict=True))
-        sparse = [n for n, g in gradients.items() if g is not None and g.layout != torch.strided]
-        unused = [n for n, g in gradients.items() if g is None]
-        wrong = ""
-        if sparse:
-            wrong = (
-                f"the gradient of {named(sparse)} is sparse, which cannot be clipped; leave "
-                "sparse=True of the nn.Embedding out"
-            )
-        elif unused and self.ddp is not None and not self.config.find_unused:
-            wrong = (
-                f"the first batch gave no gradient to {named(unused)}; freeze what loss() does not "
-                "use, with requires_grad_(False), or type --find-unused if it is used now and then"
-            )
-        elif len(unused) == len(gradients):
-            wrong = "the first batch gave no gradient to any parameter; use the model in loss()"
-        refuse_if_any(wrong)
-        return named(unused) if unused else ""
-
     def refuse_changed_parameters(self) -> None:
         """Raises StoppedError where parameters are frozen or thawed, RefusedError for unsent ones.
 
@@ -318,12 +283,6 @@ class Trainer:
         for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
             group["lr"] = made["lr"] * share
         return max(float(made["lr"]) for made in self.first_groups) * share
-
-    def state_bytes(self) -> int:
-        """The approximate bytes of a checkpoint, without the state of a task's own optimizer."""
-        weights = (v for v in self.bare.state_dict().values() if isinstance(v, Tensor))
-        moments = () if has(self.task, "optimizer") else (*self.optimized, *self.optimized)
-        return sum(v.numel() * v.element_size() for v in (*weights, *moments))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
