@@ -287,8 +287,7 @@ class Trainer:
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
         rest = {
-            "optimizer": self.optimizer.state_dict(),
-            "names": self.names,
+            "optimizer": optimizers.state_by_name(self.optimizer, self.names),
             "scaler": self.scaler.state_dict(),
             "groups": self.first_groups,
         }
@@ -300,9 +299,7 @@ class Trainer:
         Raises RuntimeError or ValueError where it is of another model or optimizer.
         """
         self.bare.load_state_dict(weights)
-        state, was = optimizers.by_name(
-            rest["optimizer"], rest["names"], rest["groups"], self.names
-        )
+        state, was = optimizers.by_position(rest["optimizer"], rest["groups"], self.names)
         # On a CPU the optimizer keeps the tensors that it is given, and these are mapped from a
         # file.
         self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)

@@ -289,10 +289,10 @@ class OnText(FineTuning):
         tokenizer = [file for file in place.glob("*") if file.suffix in TOKENIZER_FILES]
         source = {**asdict(self), "files": rows.fingerprint(*files, *tokenizer)}
         if not rows.is_prepared(directory, source):
-            splits = rows.read_splits(*files)
+            splits, held_out = rows.read_splits(*files)
             rows.begin_preparing(directory)
             facts = self.write(directory, splits)
-            facts["held_out"] = rows.origin_of_held_out(self.data, self.validation)
+            facts["held_out"] = held_out
             facts["broken_lines"] = sum(splits[one].broken_lines for one in rows.USED)
             facts["splits"] = list(splits)
             rows.finish_preparing(directory, source, facts, Path(self.data).parent)
