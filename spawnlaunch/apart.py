@@ -156,6 +156,7 @@ def _pass_on(launch: subprocess.Popen[bytes], pipe: events.SignalPipe, ended: in
     """Pass signals on until the launch has ended.
 
     Signals from the terminal reach the launch by themselves, as it is in the same process group.
+    One that came just before the end has been the launch's, so the program does not get it again.
     """
     ear, poller = events.Ear(pipe), select.poll()
     for fd in (*ear.fds, ended):
@@ -166,6 +167,9 @@ def _pass_on(launch: subprocess.Popen[bytes], pipe: events.SignalPipe, ended: in
                 launch.send_signal(signum)
             if signum == signal.SIGTSTP:
                 _stop(pipe)
+    for signum, is_typed in ear.read():
+        if not is_typed:
+            signal.raise_signal(signum)  # blocked here until the earlier handlers are back
     ear.close()
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from shlex import join
 
-from spawnlaunch.base import cpuset, errors, records
+from spawnlaunch.base import cpuset, errors, records, say
 from spawnlaunch.binding import apply, picture, placement
 from spawnlaunch.node import cpus, hardware
 from spawnlaunch.run import shared_errors
@@ -181,5 +181,6 @@ def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
     for worker in it.workers:
         yield starting.worker_line(worker, it.launch.node, host)
     if resolution.world.local_rank == 0:
-        for warning in (*resolution.node_warnings, *it.launch.plan.warnings):
-            yield f"warning: {host}: {warning}"
+        for scope, text in it.launch.notices:
+            if scope == say.NODE:
+                yield f"warning: {host}: {text}"

@@ -16,7 +16,7 @@ from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.workers import environment, launches, routes, starting
+from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -163,24 +163,11 @@ def _refuse_what_this_mode_cannot(
 
 
 def _warnings(launch: launches.Launch, host: str) -> list[str]:
-    """The warnings of this launch: each is printed once for the job, or once on each node.
+    """The notices that this process prints; those of the node begin with `host`, if one is given.
 
-    Rank 0 prints those about the job, the first rank of a node those about the node. The latter
-    begin with `host`, where one is given. --explain shows all of them.
+    --explain shows all of them.
     """
-    request, resolution = launch.request, launch.resolution
-    said: list[str] = []
-    if resolution.world.rank == 0 or request.explain:
-        said += parsing.warnings(request, resolution.world.has_several_nodes)
-        if (
-            request.result or launch.environ.get(environment.ERROR_FILE)
-        ) and not resolution.gathering:
-            said += routes.own_files(request, resolution.world, launch.environ)
-        said += resolution.warnings
-    if resolution.world.local_rank == 0 or request.explain:
-        node_warnings = [*resolution.node_warnings, *launch.warnings]
-        if "stdout" in launch.closed:
-            node_warnings.append("stdout is closed: what is written there is lost")
-        before = f"{host}: " if host else ""
-        said += [before + line for line in node_warnings]
-    return said
+    is_all, me = bool(launch.request.explain), launch.resolution.world
+    is_mine = {say.JOB: is_all or me.rank == 0, say.NODE: is_all or me.local_rank == 0}
+    before = {say.JOB: "", say.NODE: f"{host}: " if host else ""}
+    return [before[scope] + text for scope, text in launch.notices if is_mine[scope]]

@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from spawnlaunch.base import machine, say
+from spawnlaunch.base import errors, machine, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,19 +38,24 @@ def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None 
 
     `tell` passes status and words on to the launchers of other nodes.
     """
-    if os.environ.get("SPAWNLAUNCH_DEBUG"):
+    line, status = fault(error, where)
+    if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
         import traceback
 
         traceback.print_exception(error)
-    line, status = fault(error, where)
-    say.say([who + line])
+    say.say([f"error: {line}" if status == errors.WRONG_USE else who + line])
     if tell:
         tell(status, line)
     return status
 
 
 def fault(error: BaseException, where: str = "") -> tuple[str, int]:
-    """Return words and exit status; an OSError is the system's, any other spawnlaunch's fault."""
+    """Return words and exit status.
+
+    A UsageError is the user's, an OSError the system's, any other spawnlaunch's fault.
+    """
+    if isinstance(error, errors.UsageError):
+        return str(error), errors.WRONG_USE
     if isinstance(error, OSError):
         return words(error), os.EX_OSERR
     return (

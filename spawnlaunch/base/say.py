@@ -1,4 +1,4 @@
-"""Write lines for the user to stderr, without waiting long for a reader.
+"""Write lines for the user to stderr, without waiting long for a reader; notices and their scopes.
 
 The guard writes too, and a pipe without a reader must not keep it from its work.
 """
@@ -10,14 +10,27 @@ import select
 from collections.abc import Iterable
 from contextlib import suppress
 
-from spawnlaunch.base import errors, machine
+from spawnlaunch.base import errors, machine, records
 
 PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
 LATE_S = 1.0  # poll returns so much too late only where this process could not run
 PIPE_BUF = 4096  # a pipe that polls as writable takes so many bytes in one piece (pipe(7))
 
 stream = [2]  # the descriptor to write to; another one where a caller wants nothing on stderr
+JOB, NODE = "job", "node"  # scopes of notices
 UNWRITTEN = "something could not be written"  # a key of machine.remembered, which a fork inherits
+
+
+class Notice(records.NamedTuple):
+    """A warning about a launch, which one process prints: of the whole job, or of each node."""
+
+    scope: str  # JOB: rank 0 prints it; NODE: the first rank of the node
+    text: str
+
+
+def notices(scope: str, texts: Iterable[str]) -> tuple[Notice, ...]:
+    """Notices of one scope."""
+    return tuple(Notice(scope, text) for text in texts)
 
 
 def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> bool:

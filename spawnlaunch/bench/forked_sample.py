@@ -134,7 +134,7 @@ def of_workload(
         with contextlib.suppress(BlockingIOError):  # a process of its own may hold the other end
             said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is sent
     if not said:
-        return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
+        return Sample({}, f"the process of the sample {failures.end_in_words(ended.status)}")
     found = json.loads(said)
     if "error" in found:
         return Sample({}, found["error"])
@@ -161,7 +161,7 @@ def of_command(
     if ended is None:
         return Sample({}, STOPPED)
     if ended.status != 0:
-        how = failures.how_it_ended(ended.status)
+        how = failures.end_in_words(ended.status)
         return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
     after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)

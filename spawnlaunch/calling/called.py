@@ -24,7 +24,7 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, fatal, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import removal, unable
+from spawnlaunch.run import leftovers, unable
 from spawnlaunch.workers import launches
 
 
@@ -38,7 +38,7 @@ def main() -> int:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             say.stream[0] = os.open(os.path.join(directory, sending.SAID), flags, 0o600)
         launch = walk.plan(sys.argv[3:], dict(os.environ), (), BLOCKED)
-        return walk.go(launch._replace(owes=partial(_owes, directory)))
+        return walk.go(launch._replace(exit_zero_is_failure=partial(_owes, directory)))
     except Exception as error:
         line, status = str(error), errors.WRONG_USE
         if not isinstance(error, errors.UsageError):
@@ -50,7 +50,7 @@ def main() -> int:
         return status
     finally:
         if os.getppid() != caller:
-            removal.remove_tree(directory)
+            leftovers.remove_tree(directory)
 
 
 def _owes(directory: str, worker: launches.Worker) -> bool:

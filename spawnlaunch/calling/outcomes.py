@@ -127,7 +127,7 @@ def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseExcept
         # A handler of SIGTERM may call sys.exit: it was told to end.
         if error and SystemExit not in (type(error), type(error.__cause__)):
             return error
-    return LaunchError(f"the launcher {failures.how_it_ended(status)}; {SEEN}", status)
+    return LaunchError(f"the launcher {failures.end_in_words(status)}; {SEEN}", status)
 
 
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:

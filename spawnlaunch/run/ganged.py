@@ -21,10 +21,10 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
-from spawnlaunch.workers import launches, log_place, starting
+from spawnlaunch.workers import launches, routes, starting
 from spawnlaunch.world import host, lookup, refusals
 from spawnlaunch.world.gathering import Gathering
 
@@ -57,7 +57,7 @@ class Gang(observer.Observer):
         self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
         self._port: host.HeldPort | None = host.hold_free_port()
-        self._result = exits.LaunchResult(0, None)
+        self._result = failures.LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
         run_id = launch.resolution.world.run_id
@@ -157,7 +157,7 @@ class Gang(observer.Observer):
         self._supervisor.output.make_room(own + most_used)
         return machine.sysconf("SC_OPEN_MAX") - own
 
-    def run(self) -> exits.LaunchResult:
+    def run(self) -> failures.LaunchResult:
         """Take part until the end; the result has the exit status of all launchers."""
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
@@ -192,7 +192,7 @@ class Gang(observer.Observer):
         self._world_size = start.world_size
         launch = told(self._launch, start, self._port)
         if launch.logs:
-            launch = log_place.in_epoch(launch, start.launch)
+            launch = routes.in_epoch(launch, start.launch)
         try:
             workers = starting.make_workers(launch, start.total)
             starting.prepare_files(workers, launch.scratch, restart=start.total)
@@ -263,7 +263,7 @@ class Gang(observer.Observer):
 
     # What happens here
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """Tell the other launchers once, and again after a second Ctrl-C."""
         rules = self._supervisor.rules
         if rules.stage == decisions.RUNNING:
@@ -282,7 +282,7 @@ class Gang(observer.Observer):
     def silent(self, is_silent: bool) -> None:
         self._member.quiet(is_silent)
 
-    def stacks_told(
+    def stacks_shown(
         self, told: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]
     ) -> None:
         self._member.stacks_shown(*told)
@@ -290,31 +290,26 @@ class Gang(observer.Observer):
     def _compare(self, told: Sequence[messages.Stacked]) -> None:
         self._supervisor.compare(told, self._world_size)
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         self._is_alone = True
         if self._server:
             self._server.shut()  # before the workers are dead: its successor may be here
 
     # The end
 
-    def leave_word(self, result: exits.LaunchResult) -> int:
-        """Print the report on the hub's node, and one line on any other.
-
-        The result is the exit status.
-        """
-        cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
-        status = endings.write_files(result, self._launch, elsewhere)
-        line = words.ended(self._name, status, cause, self._server is not None)
+    def report(self, result: failures.LaunchResult) -> None:
+        """Print the report on the hub's node, and one line on any other."""
+        cause = result.cause
+        line = words.ended(self._name, result.status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
         elif cause is not None:
             self._say_report(cause, result)
         if first := result.first_failure:
-            endings.say_environment(first, self._launch, say.PATIENCE_S)
-            endings.say_where(first)
-        return status
+            endings.print_environment_hint(first, self._launch, say.PATIENCE_S)
+            endings.print_log_place(first)
 
-    def _say_report(self, cause: failures.Cause, result: exits.LaunchResult) -> None:
+    def _say_report(self, cause: failures.Cause, result: failures.LaunchResult) -> None:
         """Print the first failure and the ends of this node's ranks.
 
         The last output of the first failure comes last.
@@ -326,11 +321,15 @@ class Gang(observer.Observer):
             endings.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
         if cause.words:  # also those of a rank here: other nodes' output may come after them
-            endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
+            endings.print_last_lines(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _elsewhere(self, result: exits.LaunchResult) -> list[tuple[int, int | None]]:
-        """The ends of the ranks of other nodes: (rank, code), None where the code is not known."""
-        assert self._server is not None
+    def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
+        """The ends of the ranks of other nodes: (rank, code), None where the code is not known.
+
+        None where another node has the hub, which files them.
+        """
+        if not self._server:
+            return None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
         unknown = 0 if result.cause is None else None
         return [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from spawnlaunch.outcome import exits, failures
+from spawnlaunch.outcome import failures
 from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
@@ -26,13 +26,13 @@ class Observer:
     def resumed(self) -> None:
         """Workers, or the whole launch, were stopped or continued."""
 
-    def exited(self, one: exits.WorkerExit) -> None:
+    def exited(self, exited: failures.WorkerExit) -> None:
         """A worker has ended."""
 
     def failed(self, failure: failures.Failure) -> None:
         """A worker has ended by itself, badly."""
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """A signal means to end the launch."""
 
     def noted(self, kind: str, **values: Any) -> None:
@@ -44,13 +44,13 @@ class Observer:
         `heading` is the reason, or "".
         """
 
-    def stacks_told(self, told: Any) -> None:
+    def stacks_shown(self, report: Any) -> None:
         """The places of the workers were shown.
 
-        `told` is the record of them for the other nodes, or None.
+        `report` is the record of them for the other nodes, or None.
         """
 
-    def compared(self, told: Sequence[Any], world_size: int) -> None:
+    def compared(self, reports: Sequence[Any], world_size: int) -> None:
         """Every node has reported where its workers are; this node compares the reports."""
 
     def silent(self, is_silent: bool) -> None:
@@ -59,8 +59,8 @@ class Observer:
     def ran(self) -> None:
         """All workers of an attempt have ended."""
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         """The launcher above the guard has died."""
 
-    def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """The launch has ended."""

@@ -71,7 +71,7 @@ def _end(pid: int, pipe: int, path: str) -> None:
             machine.kill(pid, signal.SIGKILL)
             broke = f"{status}, and was killed"
         elif code := os.waitstatus_to_exitcode(status):
-            broke = failures.how_it_ended(code)
+            broke = failures.end_in_words(code)
     if broke:
         shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
         say.say([f"the record broke off: its process (pid {pid}) {broke}; {shown} shows it so far"])

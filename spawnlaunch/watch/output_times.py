@@ -1,6 +1,6 @@
 """The time at which a rank last wrote something, seen from outside.
 
-A guard publishes it for the streams that come through its pipes (output/published.py). For
+A guard publishes it for the streams that come through its pipes (`Output.publish`). For
 other streams it is the time of change of the rank's stdout or stderr: of a file, a terminal, and,
 where the kernel keeps it, a pipe. Ranks that share a stream, as the terminal of torchrun, have the
 same time.
@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
-from spawnlaunch.output import published
+from spawnlaunch import output
 from spawnlaunch.watch import find, progress
 
-NAME = f"/memfd:{published.TOLD} (deleted)"  # of a guard, as readlink(2) has it
+NAME = f"/memfd:{output.TIMES} (deleted)"  # of a guard, as readlink(2) has it
 
 
 class OutputTimes:
@@ -74,8 +74,8 @@ def _said(path: str, pid: int) -> float | None:
             content = file.read()
     except OSError:
         return None
-    for at in range(0, len(content), published.SLOT_BYTES):
-        words = content[at : at + published.SLOT_BYTES].split()
+    for at in range(0, len(content), output.SLOT_BYTES):
+        words = content[at : at + output.SLOT_BYTES].split()
         if len(words) == 3 and words[0] == str(pid).encode():
             return float(words[1])
     return None

@@ -19,7 +19,7 @@ import errno
 import sys
 from contextlib import suppress
 
-from spawnlaunch.base import errors, machine, records
+from spawnlaunch.base import errors, machine, records, say
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
             f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
             "something between forwards to it, type --master-addr HOST"
         )
-        resolution = resolution._replace(warnings=(*resolution.warnings, said))
+        resolution = resolution.with_notices(say.JOB, said)
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
@@ -67,7 +67,7 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
         is_alone = resolution.sources["mode"].source == "--standalone"
         if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
             said = f"{source} {port} is in use on this machine: another port is taken"
-            resolution = resolution._replace(warnings=(*resolution.warnings, said))
+            resolution = resolution.with_notices(say.JOB, said)
             return _with_free_port(resolution, f"{source} {port} is in use")
         raise errors.UsageError(_in_use(resolution, port))
     return resolution, held
@@ -136,8 +136,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     return resolution._replace(
         world=resolution.world._replace(master_addr=fact.value),
         sources={**resolution.sources, "master_addr": fact},
-        warnings=(*resolution.warnings, said),
-    )
+    ).with_notices(say.JOB, said)
 
 
 def _find_own(name: str) -> bool:

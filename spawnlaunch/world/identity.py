@@ -6,7 +6,7 @@ question that it answers from the environment.
 
 from __future__ import annotations
 
-from spawnlaunch.base import cpuset, errors, reading, records
+from spawnlaunch.base import cpuset, errors, reading, records, say
 from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
@@ -273,6 +273,9 @@ class Evidence(records.NamedTuple):
         return None if value is None else Fact(value, self.request.sources.get(flag, flag))
 
 
+CHANCE = "time of the start, and chance"  # the source of a run's name that nothing else gives
+
+
 class World(records.NamedTuple):
     """The ranks of this launcher's workers, the sizes, and the address of rank 0.
 
@@ -304,17 +307,20 @@ class World(records.NamedTuple):
 
 
 class Resolution(records.NamedTuple):
-    """The World, with the source of each value and the warnings that come of it."""
+    """The World, with the source of each value and the notices that come of it."""
 
     world: World
     sources: Facts
-    warnings: tuple[str, ...]  # about the job: said once, by rank 0, and found for it only
+    notices: tuple[say.Notice, ...]
     managers: tuple[Manager, ...]  # the innermost first
     environ: Environ
-    node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
     around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
+
+    def with_notices(self, scope: str, *texts: str) -> Resolution:
+        """Return the same with more notices."""
+        return self._replace(notices=(*self.notices, *say.notices(scope, texts)))
 
     # Each answer comes from the innermost manager that has one, even if another has started this
     # process: masks, devices and time limits of an outer manager hold for this process as well.

@@ -11,7 +11,7 @@ looks for a port and an interface of this machine.
 
 from __future__ import annotations
 
-from spawnlaunch.base import errors, machine
+from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags
 from spawnlaunch.world import identity, managers, master, ranks
 
@@ -29,7 +29,7 @@ LEFT_BY_OTHERS = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 def resolve_world(
     request: flags.Request, environ: identity.Environ, hostname: str, capacity: identity.Capacity
 ) -> identity.Resolution:
-    """Derive the world, with its warnings.
+    """Derive the world, with its notices.
 
     Raises UsageError on a contradiction, or where only the user knows a value.
     """
@@ -49,20 +49,19 @@ def resolve_world(
         if taken_for_left := inherited.why_no_pods(request, environ):
             found = found[1:]
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
-    resolution = _derive(it)
-    # The reason why variables count as stale says more than the warning that they are replaced.
-    warnings = [taken_for_left] if taken_for_left else [*resolution.warnings]
-    if found and (resolution.world.rank == 0 or request.explain):  # only these print warnings
+    resolution = _derive(it, taken_for_left)
+    if found and (resolution.world.rank == 0 or request.explain):  # only these print them
         from spawnlaunch.world.warnings import find_warnings
 
-        warnings += find_warnings(it, resolution.world)
-    return resolution._replace(
-        warnings=tuple(warnings), managers=tuple(found), around=tuple(around)
-    )
+        resolution = resolution.with_notices(say.JOB, *find_warnings(it, resolution.world))
+    return resolution._replace(managers=tuple(found), around=tuple(around))
 
 
-def _derive(it: identity.Evidence) -> identity.Resolution:
-    """Derive the world from the flags, the manager and the inherited variables."""
+def _derive(it: identity.Evidence, taken_for_left: str) -> identity.Resolution:
+    """Derive the world from the flags, the manager and the inherited variables.
+
+    `taken_for_left` is the reason why variables count as stale, or "".
+    """
     request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
     facts = ranks.FIND_RANKS[mode.value](it)
@@ -89,19 +88,20 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
     gathering: Gathering | None = None
     if mode.value == identity.NODE or request.no_gang:
         facts, gathering = _gather(authority, facts, job, it.manager)
-    warnings: list[str] = []
-    node_warnings: tuple[str, ...] = ()
+    lines: list[str] = []
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        warnings = inherited.find_warnings(facts, left, environ)
+        lines = inherited.find_warnings(facts, left, environ)
+    if taken_for_left:  # which says more than that these variables are replaced
+        lines = [taken_for_left]
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
+    of_node: tuple[str, ...] = ()
     if it.manager and it.manager.gives_ranks:
-        node_warnings += inherited.taken_for_a_pods(world, environ)
+        of_node += inherited.taken_for_a_pods(world, environ)
     if it.manager and it.manager.kind == identity.HOSTS and mode.value == identity.NODE:
-        node_warnings += ranks.not_listed(it)
-    return identity.Resolution(
-        world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
-    )
+        of_node += ranks.not_listed(it)
+    notices = (*say.notices(say.JOB, lines), *say.notices(say.NODE, of_node))
+    return identity.Resolution(world, facts, notices, (), environ, gathering=gathering)
 
 
 def _gather(
@@ -134,7 +134,7 @@ def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> id
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
     name = machine.name_now()
-    job = it.any_manager.job(it.environ) or identity.Fact(name, "time of the start, and chance")
+    job = it.any_manager.job(it.environ) or identity.Fact(name, identity.CHANCE)
     if it.manager is None or it.manager.kind != identity.TASKS:
         return job
     tasks, rank = it.any_manager.world_size(it.environ), it.any_manager.rank(it.environ)
@@ -190,5 +190,4 @@ def prepare_host(
     if not me.has_several_nodes:
         return resolution, held
     exports, said = host.find_interface(resolution.world, resolution.environ, hostname)
-    node_warnings = (*resolution.node_warnings, *said)
-    return resolution._replace(exports=exports, node_warnings=node_warnings), held
+    return resolution._replace(exports=exports).with_notices(say.NODE, *said), held

@@ -18,7 +18,7 @@ import spawnlaunch.world
 from spawnlaunch import node, walk
 from spawnlaunch.base import fatal, machine
 from spawnlaunch.base.errors import WRONG_USE, UsageError
-from spawnlaunch.base.say import say
+from spawnlaunch.base.say import NODE, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
@@ -246,7 +246,8 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
                 group=machine.getpgrp(),
             )
         )
-        say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
+        ours = [text for scope, text in launch.notices if scope == NODE]  # of the node's files
+        say(f"warning: {line}" for line in ours if line not in plan.warnings)
         return front.run(launch, starting.make_workers(launch), walk.hang_help(launch))
     except UsageError as error:
         say([f"error: {error}"])

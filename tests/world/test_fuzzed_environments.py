@@ -9,7 +9,7 @@ from spawnlaunch.base.errors import UsageError
 from tests.support.answers import bounded, plain_line
 from tests.support.examples import examples, nightly
 from tests.world.any_environment import Case, cases, made
-from tests.world.resolving import resolve
+from tests.world.resolving import of_job, resolve
 
 
 def has_a_world_or_an_advice(case: Case) -> None:
@@ -33,7 +33,7 @@ def has_a_world_or_an_advice(case: Case) -> None:
     of_roles = {"role_rank", "role_world_size"}  # known once the launchers have met
     told = {name: value for name, value in me._asdict().items() if name not in of_roles}
     assert told == {name: fact.value for name, fact in found.sources.items()}
-    json.dumps([*found.sources.values(), *found.warnings])
+    json.dumps([*found.sources.values(), *of_job(found)])
 
 
 test_any_environment_has_a_world_or_an_advice = examples(150, 1500)(

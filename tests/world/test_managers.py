@@ -13,7 +13,7 @@ from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.kubeflow import KUBEFLOW
 from tests.support.launching import explain
 from tests.world.recorded import HERE, MANAGERS, RECORDED, Case
-from tests.world.resolving import explained, resolve
+from tests.world.resolving import explained, of_job, resolve
 
 CASES = {(name, case.name): case for name in RECORDED for case in RECORDED[name].cases()}
 STEP, SALLOC = (RECORDED["slurm"].environments[name] for name in ("STEP", "SALLOC"))
@@ -79,7 +79,7 @@ def test_pals_variables_of_slurms_own_plugin_are_not_pals() -> None:
     found = explained("", {**STEP, **shasta})
     assert found.sources["rank"].source == "SLURM_PROCID"
     assert found.world.run_id == "1000.0"
-    assert found.warnings == ()
+    assert of_job(found) == ()
 
 
 @pytest.mark.parametrize("around", [STEP, SALLOC, STEP | {"SLURM_PROCID": "x"}])
@@ -87,7 +87,7 @@ def test_open_mpi_inside_a_slurm_job_wins(around: dict[str, str]) -> None:
     found = explained("--master-addr node0", {**around, **OPEN_MPI_4})
     assert found.sources["rank"].source == "OMPI_COMM_WORLD_RANK"
     assert (found.world.mode, found.world.rank, found.world.world_size) == ("task", 2, 4)
-    assert found.warnings == ()
+    assert of_job(found) == ()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ def test_a_host_that_its_manager_does_not_list_says_for_whom_it_waits(
     hosts: str, flags: str, said: bool
 ) -> None:
     environ = {"LSB_JOBID": "8", "LSB_HOSTS": hosts}
-    lines = resolve(f"--nproc 2 {flags}", environ, hostname=HERE).node_warnings
+    lines = [text for _, text in resolve(f"--nproc 2 {flags}", environ, hostname=HERE).notices]
     found = [line for line in lines if line.startswith("LSF lists 2 hosts (LSB_HOSTS)")]
     assert [line.endswith("alone type --standalone") for line in found] == [True] * said

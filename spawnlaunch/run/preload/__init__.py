@@ -64,12 +64,11 @@ class Image:
         """Wait until the import has ended, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
-        while not rules.cause and (rules.is_suspended or not self._has_answered()):
+        while not rules.cause and (
+            rules.is_suspended or not (proc.has_ended(self.pid) or _is_readable(self._socket))
+        ):
             loop.turn()
         loop.forget(fd)
-
-    def _has_answered(self) -> bool:
-        return proc.has_ended(self.pid) or _is_readable(self._socket)
 
     def failure(self) -> tuple[int, str] | None:
         """Return why the import failed, once the image has answered: an exit status, and a message.
@@ -84,7 +83,7 @@ class Image:
         code = self._end()
         return failures.exit_status(code) or 1, (
             f"--preload {self.modules}: the process that imports it "
-            f"{failures.how_it_ended(code)}; leave it "
+            f"{failures.end_in_words(code)}; leave it "
             "out, and import it in the script"
         )
 
@@ -272,7 +271,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(content), fds
 
 
-def _is_readable(one: socket.socket, within_s: float = 0.0) -> bool:
+def _is_readable(one: socket.socket) -> bool:
     poller = machine.poll()
     poller.register(one, select.POLLIN)
-    return bool(events.patient_poll(poller, within_s))
+    return bool(events.patient_poll(poller, 0.0))
