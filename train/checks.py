@@ -156,7 +156,7 @@ def refuse_sums(trainer: Trainer, batches: Sequence[Any]) -> str:
                 'reduction="sum" does, and the count'
             )
         elif abs(whole - one - other) > ALIKE * (abs(one) + abs(other)) and count == n + m:
-            line = (
+            line = line or (
                 f"{hook} is no sum over samples: {whole:.6g} for the first batch, and {one:.6g} "
                 f"and {other:.6g} for its halves; look at the shapes, unless it compares samples"
             )
