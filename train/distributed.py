@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .errors import ElsewhereError, RefusedError, StoppedError, shared_refusal
+from .errors import ElsewhereError, RefusedError, shared_refusal
 
 T = TypeVar("T")
 
@@ -187,13 +187,13 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
                 )
 
 
-def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torch.device) -> None:
+def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -> None:
     """Run ``work`` on rank 0, for hours if need be, while the other ranks wait.
 
     A barrier would give up after the timeout of the process group. So the ranks ask each other
     every now and then whether rank 0 has finished. All ranks raise its RefusedError; another error
-    is raised on rank 0, and the others raise StoppedError, which names ``what`` rank 0 could not
-    do. Meanwhile rank 0 may use the CPUs of all ranks of its node.
+    is raised on rank 0, and the others raise ElsewhereError. Meanwhile rank 0 may use the CPUs of
+    all ranks of its node.
     """
     errors: list[Exception] = []
     worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
@@ -206,7 +206,7 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
     for is_refusal, text in told:  # one at most
         if is_refusal:
             raise shared_refusal(text)
-        raise errors[0] if errors else StoppedError(f"rank 0 could not {what}")
+        raise errors[0] if errors else ElsewhereError
 
 
 def have_the_nodes_cpus() -> None:

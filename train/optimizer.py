@@ -48,7 +48,7 @@ def make(
 
 def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
     """Make the task's own optimizer. Raises RefusedError unless the loop can step with it."""
-    own: Any = task.optimizer(model, lr)
+    own: torch.optim.Optimizer | None = task.optimizer(model, lr)
     if own is None:
         return None
     why = ""

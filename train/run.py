@@ -159,7 +159,7 @@ def arrive(
     if has(task, "prepare"):
         if config.overwrite and world.rank == 0:
             rows.forget(out)
-        distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
+        distributed.rank_0_alone(lambda: task.prepare(out), world, device)
         task.prepared(out)
     metrics = Metrics(out / METRICS if world.rank == 0 else None)
     return Place(world, device, out, screen, metrics, trackers(config, out, world)), found

@@ -231,7 +231,7 @@ class Saver:
 
     def finish(self) -> None:
         """Wait until the last checkpoint is on the disk, on every rank."""
-        rank_0_alone(self.wait, "write the checkpoint", self.world, self.trainer.device)
+        rank_0_alone(self.wait, self.world, self.trainer.device)
 
     def wait(self) -> None:
         """Wait until this rank's checkpoint is on the disk; raises the error of its thread."""
