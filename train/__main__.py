@@ -40,7 +40,7 @@ from spawnlaunch.train.errors import (
     StoppedError,
     refuse,
     shared_refusal,
-    tell,
+    write_stderr,
 )
 from spawnlaunch.train.exit import (
     PREEMPTED,
@@ -77,7 +77,7 @@ def main() -> None:
         _main()
     except SystemExit as ended:  # a refusal, --help, or sys.exit() in a task
         if isinstance(ended.code, str):
-            tell(f"{ended.code}\n")
+            write_stderr(f"{ended.code}\n")
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException as error:
         crash(error)

@@ -10,7 +10,7 @@ import numpy as np
 from . import order, schedule
 from .config import Config
 from .data import Reader, come_in_turn, count_of, shards_of
-from .distributed import World, agree, together
+from .distributed import World, agree, run_on_all_ranks
 from .errors import shared_refusal
 from .order import AsTheyCome, ByLength, Kind, Order, Shuffled
 from .task import Task, has, name_of
@@ -48,7 +48,7 @@ def order_of(
     else:
         kind = Shuffled(len(reader), config.seed)
     if has_lengths:
-        lengths = together(lambda: _lengths(task, reader))
+        lengths = run_on_all_ranks(lambda: _lengths(task, reader))
         kind = _by_length(kind, lengths, config, world.size * config.accumulate)
         batch = max(1, round(kind.batch))
     agree(

@@ -51,8 +51,8 @@ def step_of(path: Path) -> int:
 
 def all_in(out: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or damaged."""
-    found = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
-    return sorted(found, key=step_of, reverse=True)
+    paths = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
+    return sorted(paths, key=step_of, reverse=True)
 
 
 def copied(value: Any) -> Any:
@@ -106,8 +106,8 @@ def _read_back(path: Path) -> None:
         try:
             torch.load(path / name, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            found = re.search(r"GLOBAL (.+?) was not", str(error))
-            what = f"{found[1]} in it" if found else str(error).splitlines()[0]
+            match = re.search(r"GLOBAL (.+?) was not", str(error))
+            what = f"{match[1]} in it" if match else str(error).splitlines()[0]
             raise StoppedError(
                 f"{name} of the first checkpoint cannot be read back: {what} is not a tensor, a "
                 "number, a text or a container of them; change what the model, the optimizer or "

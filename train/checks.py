@@ -21,7 +21,7 @@ from torch import Tensor
 
 from . import rng
 from .data import Reader, come_in_turn, count_of, seed_sample
-from .distributed import agree, refuse_if_any, together
+from .distributed import agree, refuse_if_any, run_on_all_ranks
 from .model import named
 from .order import Order
 from .task import name_of
@@ -166,8 +166,8 @@ def refuse_sums(trainer: Trainer, batches: Sequence[Any]) -> str:
 
 def _sums_of(name: str, trainer: Trainer, batch: Any) -> Sums:
     with trainer.evaluating(), trainer.autocast():
-        found = getattr(trainer.task, name)(trainer.bare, batch)
-    loss, count = found if name == "loss" else (found["loss"], found["count"])
+        sums = getattr(trainer.task, name)(trainer.bare, batch)
+    loss, count = sums if name == "loss" else (sums["loss"], sums["count"])
     return float(loss), float(count)
 
 
@@ -181,13 +181,13 @@ def refuse_gradients(trainer: Trainer, batch: Any) -> str:
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     aside = rng.aside(trainer.config.seed, trainer.world.rank, trainer.device)
     with aside, trainer.autocast():
-        loss, _ = together(lambda: sum_and_count(trainer.task.loss(model, batch)))
-        found = torch.autograd.grad(loss, list(learning.values()), allow_unused=True)
+        loss, _ = run_on_all_ranks(lambda: sum_and_count(trainer.task.loss(model, batch)))
+        in_order = torch.autograd.grad(loss, list(learning.values()), allow_unused=True)
     with torch.no_grad():
         for buffer, before in buffers:
             if buffer.layout == torch.strided and buffer.shape == before.shape:
                 buffer.copy_(before)
-    gradients = dict(zip(learning, found, strict=True))
+    gradients = dict(zip(learning, in_order, strict=True))
     sparse = [n for n, g in gradients.items() if g is not None and g.layout != torch.strided]
     unused = [n for n, g in gradients.items() if g is None]
     wrong = ""

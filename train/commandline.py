@@ -143,7 +143,7 @@ def task_options(cls: type) -> list[Option]:
     A parameter's type is int, float, str or bool, or one of them or None; without an annotation,
     that of the default. A dataclass may say more about its fields with ``flag`` and ``switch``.
     """
-    said = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
+    described = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
     hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
     options = []
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -151,7 +151,7 @@ def task_options(cls: type) -> list[Option]:
             continue
         is_required = parameter.default is parameter.empty
         default = None if is_required else parameter.default
-        how = said.get(name) or _by_type(cls, name, hints.get(name, type(default)), default)
+        how = described.get(name) or _by_type(cls, name, hints.get(name, type(default)), default)
         options.append(Option(name, {**how, "default": default}, is_required))
     return options
 
@@ -230,15 +230,15 @@ def task_class(name: str) -> type:
     if name not in BUNDLED and (not is_file or os.getcwd() in sys.path):  # as python -m has it
         _import_first_from(os.getcwd())
     module = _from_file(place) if is_file else _from_name(place)
-    found = getattr(module, attribute, None)
-    if not isinstance(found, type):
+    cls = getattr(module, attribute, None)
+    if not isinstance(cls, type):
         classes = {n: each for n, each in vars(module).items() if isinstance(each, type)}
         own = [n for n, each in classes.items() if each.__module__ == module.__name__]
         _refuse_task(f"{place} has no class {attribute}; it has {', '.join(own) or 'none'}")
     from .task import complete  # which imports torch
 
-    complete(found)
-    return found
+    complete(cls)
+    return cls
 
 
 def _from_file(path: str) -> ModuleType:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
-from .errors import refuse, shared_refusal, speaks
+from .errors import prints_messages, refuse, shared_refusal
 
 LARGEST = 2**31 - 1
 EPOCH = "epoch"
@@ -157,7 +157,7 @@ class Parser(argparse.ArgumentParser):
     origin = ""  # the file or class that the arguments are from; "": the command line
 
     def print_help(self, file: Any = None) -> None:
-        if speaks():
+        if prints_messages():
             super().print_help(file)
 
     def error(self, message: str) -> NoReturn:

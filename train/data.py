@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, defau
 
 from . import rng
 from .config import Config
-from .distributed import agree, together
+from .distributed import agree, run_on_all_ranks
 from .errors import shared_refusal
 from .feed import Shipped
 from .order import Batch
@@ -47,7 +47,7 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     are no samples, or the ranks have different numbers of them.
     """
     rng.seed_alike(seed)
-    samples = together(lambda: task.dataset(split))
+    samples = run_on_all_ranks(lambda: task.dataset(split))
     if isinstance(samples, DataLoader):
         raise shared_refusal(
             f"dataset({split!r}) of the task {name_of(task)} returned a DataLoader, and the loop "

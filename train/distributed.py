@@ -50,8 +50,8 @@ def read_world(environ: Mapping[str, str]) -> World:
             )
         numbers.append(int(text))
     rank, size, local_rank = numbers
-    told = environ.get("LOCAL_WORLD_SIZE", "")
-    world = World(rank, size, local_rank, int(told) if told.isdecimal() else size)
+    local = environ.get("LOCAL_WORLD_SIZE", "")
+    world = World(rank, size, local_rank, int(local) if local.isdecimal() else size)
     if world.rank >= world.size:
         raise RefusedError(
             f"RANK is {world.rank} but WORLD_SIZE is {world.size}; ranks count from 0 to "
@@ -141,7 +141,7 @@ def from_every_rank(value: T) -> list[T]:
     return box
 
 
-def together(work: Callable[[], T]) -> T:
+def run_on_all_ranks(work: Callable[[], T]) -> T:
     """Return the result of ``work``, or raise on all ranks what it raises on one.
 
     A RefusedError is raised on all. Of other errors, the first rank that has one raises it and
@@ -153,11 +153,11 @@ def together(work: Callable[[], T]) -> T:
     except Exception as raised:
         error = raised
     refusal = str(error) if isinstance(error, RefusedError) else ""
-    told = from_every_rank((refusal, error is not None))
-    for rank, (text, _) in enumerate(told):
+    answers = from_every_rank((refusal, error is not None))
+    for rank, (text, _) in enumerate(answers):
         if text:
-            raise shared_refusal(text if all(one for one, _ in told) else f"rank {rank}: {text}")
-    failed = [rank for rank, (_, has_failed) in enumerate(told) if has_failed]
+            raise shared_refusal(text if all(one for one, _ in answers) else f"rank {rank}: {text}")
+    failed = [rank for rank, (_, has_failed) in enumerate(answers) if has_failed]
     if error is not None and failed[0] == (dist.get_rank() if dist.is_initialized() else 0):
         raise error
     if failed:
@@ -167,8 +167,8 @@ def together(work: Callable[[], T]) -> T:
 
 def refuse_if_any(wrong: str) -> None:
     """Raises RefusedError on every rank if one of them passes a text on what is wrong."""
-    for told in filter(None, from_every_rank(wrong)):
-        raise shared_refusal(told)
+    for text in filter(None, from_every_rank(wrong)):
+        raise shared_refusal(text)
 
 
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
@@ -202,8 +202,8 @@ def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -
     pause_s = 0.05
     while any_rank(world.rank == 0 and _busy(worker, pause_s), device):
         pause_s = min(2 * pause_s, ASK_AGAIN_S)
-    told = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
-    for is_refusal, text in told:  # one at most
+    outcome = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
+    for is_refusal, text in outcome:  # one at most
         if is_refusal:
             raise shared_refusal(text)
         raise errors[0] if errors else ElsewhereError

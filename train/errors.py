@@ -55,13 +55,13 @@ def advice(error: OSError) -> str:
     return "make room" if error.errno in FULL else "look at the file system"
 
 
-def speaks() -> bool:
+def prints_messages() -> bool:
     """Whether this worker prints messages: rank 0, or one without RANK; known before they join."""
     rank = os.environ.get("RANK", "")
     return not rank.isdecimal() or int(rank) == 0
 
 
-def tell(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write to stderr, and ignore any error of writing."""
     with contextlib.suppress(Exception):  # a task may have put an object of its own in its place
         sys.stderr.write(text)
@@ -70,15 +70,15 @@ def tell(text: str) -> None:
 
 def refuse(refusal: RefusedError) -> NoReturn:
     """Print a refusal and exit with status 2; rank 0 alone prints one that all ranks raise."""
-    if speaks() or not refusal.shared:
-        who = "" if speaks() else f"rank {os.environ['RANK']}: "
-        tell(f"train: error: {who}{refusal}\n")
+    if prints_messages() or not refusal.shared:
+        who = "" if prints_messages() else f"rank {os.environ['RANK']}: "
+        write_stderr(f"train: error: {who}{refusal}\n")
     elif not refusal.met:
-        let_another_speak()
+        wait_for_another()
     sys.exit(2)
 
 
-def let_another_speak() -> None:
+def wait_for_another() -> None:
     """Wait for another rank to print, under a launcher, which ends all ranks after the first exit.
 
     It would be ended before it has printed the error; rank 0 may have just begun. After it has

@@ -24,7 +24,7 @@ from . import rng
 from .commandline import task_class
 from .distributed import World
 from .errors import shared_refusal
-from .exit import deaf_children
+from .exit import block_signals_in_children
 from .order import Batch
 
 MOST_WORKERS = 8
@@ -71,7 +71,7 @@ class Feed:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        with deaf_children():
+        with block_signals_in_children():
             batches = iter(self.loader)
         while True:
             with rng.reading():

@@ -134,7 +134,7 @@ class Metrics:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.problem: StoppedError | None = None  # which ``Log.tell`` sends to the other ranks
+        self.problem: StoppedError | None = None  # sent to all ranks by ``write_means``
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Append the values; a number that is not finite becomes null, as JSON has no other way.
@@ -208,15 +208,15 @@ class Log:
         self.timed_s += took_s
         self.clock.progress.step(at.step, self.sizes.steps)
 
-    def tell(self, at: Position, result: Step, lr: float) -> None:
+    def write_means(self, at: Position, result: Step, lr: float) -> None:
         """Write the means over the steps since the last line, and set the sums to zero."""
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)
-        told = from_every_rank((own, str(self.metrics.problem or "")))
+        answers = from_every_rank((own, str(self.metrics.problem or "")))
         self.clock.progress.phase(NOTHING)
-        splits = [split for split, _ in told]
-        if problem := told[0][1]:  # rank 0 alone writes
+        splits = [split for split, _ in answers]
+        if problem := answers[0][1]:  # rank 0 alone writes
             raise StoppedError(problem)
         speed, rates = self.samples / self.timed_s, {}
         if unit := self.sizes.counted:  # the throughput in the task's own unit too
@@ -236,7 +236,7 @@ class Log:
         }
         parts = {f"{name}_s": round(value, 6) for name, value in own._asdict().items()}
         rate = numbers["samples_per_second"]
-        self.clock.progress.tell(loss=known(numbers["loss"]), rate=rate, **parts)
+        self.clock.progress.publish(loss=known(numbers["loss"]), rate=rate, **parts)
         self.metrics.write(numbers)
         for tracker in self.trackers:
             tracker.log(at.step, numbers, own._asdict())
@@ -260,9 +260,9 @@ class Log:
         self.metrics.write(numbers)
         for tracker in self.trackers:
             tracker.log(at.step, numbers, {})
-        said = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
-        if at.step < self.sizes.steps or said:
-            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{said}"
+        measures = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
+        if at.step < self.sizes.steps or measures:
+            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{measures}"
             self.screen.line(text)
 
     def summary(self, peaks: list[int]) -> None:

@@ -54,7 +54,7 @@ def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position,
     at = at.after_step(taken, took_s, validate)
     run.log.add(at, result, took_s)
     if log:
-        run.log.tell(at, result, lr)
+        run.log.write_means(at, result, lr)
     else:
         run.place.screen.progress(at.step, schedule.steps)
     return at, stop

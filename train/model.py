@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from . import checkpoint, rng
 from .config import Config
-from .distributed import agree, together
+from .distributed import agree, run_on_all_ranks
 from .errors import RefusedError, shared_refusal
 from .task import Task
 
@@ -23,9 +23,9 @@ SHOWN = 8  # parameters named in a message
 def build_model(task: Task, config: Config) -> nn.Module:
     """Make a task's model on the CPU, changed by the flags, with the same weights on every rank."""
     rng.seed_alike(config.seed)
-    model = together(lambda: made_by(task))
+    model = run_on_all_ranks(lambda: made_by(task))
     if (path := config.init) is not None:
-        together(lambda: start_from(path, model))
+        run_on_all_ranks(lambda: start_from(path, model))
     agree_on_model(model)
     return model
 
@@ -118,19 +118,19 @@ def learning_of(model: nn.Module) -> dict[str, nn.Parameter]:
 def size_of(model: nn.Module) -> str:
     """The size of a model, as "1,000 parameters, 10 of them frozen"."""
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    said = f"{sum(p.numel() for p in model.parameters()):,} parameters"
-    return said + (f", {frozen:,} of them frozen" if frozen else "")
+    size = f"{sum(p.numel() for p in model.parameters()):,} parameters"
+    return size + (f", {frozen:,} of them frozen" if frozen else "")
 
 
 def in_eval_mode(model: nn.Module, above: str = "") -> list[str]:
     """The names of modules that are in eval mode while the module around them is not."""
-    found = []
+    names = []
     for name, child in model.named_children():
         if child.training:
-            found += in_eval_mode(child, f"{above}{name}.")
+            names += in_eval_mode(child, f"{above}{name}.")
         else:
-            found.append(above + name)
-    return found
+            names.append(above + name)
+    return names
 
 
 def named(names: list[str]) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import Config, pair
-from .distributed import agree, together
+from .distributed import agree, run_on_all_ranks
 from .errors import RefusedError
 from .task import Task
 
@@ -25,7 +25,7 @@ def make(
 
     Only matrices decay: a norm's scale has no reason to be near 0.
     """
-    if (own := together(lambda: own_optimizer(task, model, config.lr))) is not None:
+    if (own := run_on_all_ranks(lambda: own_optimizer(task, model, config.lr))) is not None:
         settings = [
             {k: v for k, v in group.items() if k not in OF_PARAMETERS} for group in own.param_groups
         ]

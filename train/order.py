@@ -64,8 +64,8 @@ class Shuffled:
         self.seed = seed
 
     def at(self, epoch: int, places: Ints) -> Ints:
-        found: Ints = shuffle(self.length, self.seed, epoch)[places]
-        return found
+        samples: Ints = shuffle(self.length, self.seed, epoch)[places]
+        return samples
 
 
 class AsTheyCome:
@@ -122,11 +122,11 @@ class ByLength:
         return int(begins[np.searchsorted(begins, place, "right")]) - place
 
     def at(self, epoch: int, places: Ints) -> Ints:
-        found = np.empty_like(places)
+        samples = np.empty_like(places)
         for window, here in groups(self._window(places)):
             begin = share(self.length, self.windows, window).start
-            found[here] = self.sorted(epoch, window).samples[places[here] - begin]
-        return found
+            samples[here] = self.sorted(epoch, window).samples[places[here] - begin]
+        return samples
 
     def _window(self, place: Any) -> Any:
         """The window that a place of an epoch is in, or each of an array of them."""
@@ -227,7 +227,7 @@ class Order:
     def at(self, places: Sequence[int]) -> Batch:
         """The samples at these positions of the stream."""
         epochs, inside = np.divmod(np.asarray(places, dtype=np.int64), self.kind.length)
-        found = np.empty_like(inside)
+        indices = np.empty_like(inside)
         for epoch, here in groups(epochs):
-            found[here] = self.kind.at(epoch, inside[here])
-        return Batch(places, found.tolist())
+            indices[here] = self.kind.at(epoch, inside[here])
+        return Batch(places, indices.tolist())

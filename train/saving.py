@@ -198,8 +198,8 @@ class Saver:
             problem = self.writer.problem() or log.metrics.problem
         wrong = str(problem or self.trainer.changed_tensors())
         record = None if self.stream is None else self.stream.record()
-        told = from_every_rank((rng.read(self.trainer.device), record, wrong))
-        for *_, text in told:
+        states = from_every_rank((rng.read(self.trainer.device), record, wrong))
+        for *_, text in states:
             if text:
                 raise StoppedError(text) from problem
         if self.writer is not None:
@@ -210,8 +210,8 @@ class Saver:
                 "samples": self.samples,
                 "progress": asdict(at),
                 "log": log.state(),
-                "rng": [randoms for randoms, *_ in told],
-                "streams": [stream for _, stream, _ in told],
+                "rng": [randoms for randoms, *_ in states],
+                "streams": [stream for _, stream, _ in states],
                 "identity": self.identity,
                 "config": asdict(self.config),
                 "world_size": self.world.size,
@@ -256,10 +256,10 @@ class Saver:
             self.stream.go_on(training["streams"])
         log.load(training["log"])
         self.deadline.saved_in(training["longest_save_s"])
-        said = f"resumed from step {training['progress']['step']}"
+        line = f"resumed from step {training['progress']['step']}"
         if changed := changes(training, self.config, self.world.size, self.order.global_batch):
-            said += f"; changed: {', '.join(changed)}"
-        log.screen.line(said)
+            line += f"; changed: {', '.join(changed)}"
+        log.screen.line(line)
         # In a larger world than before the new ranks begin with numbers of their own.
         self.task.load_state_dict(training["task"])
         if self.world.rank < len(training["rng"]):
@@ -298,17 +298,17 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     """The differences from the run that wrote a checkpoint, as "--lr 0.001 -> 0.0003"."""
     before, now = saved["config"], asdict(config)
     before, now = {**before, **before["options"]}, {**now, **now["options"]}
-    told = []
+    changed = []
     for name in now:
         if name not in OWN_AFFAIR and name in before and before[name] != now[name]:
             both = before[name], now[name]
             shown = [f"{v:g}" if isinstance(v, float) else str(v) for v in both]
-            told.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
+            changed.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
     if saved["world_size"] != world_size:
-        told.append(f"{saved['world_size']} -> {world_size} ranks")
+        changed.append(f"{saved['world_size']} -> {world_size} ranks")
     if saved["global_batch"] != batch:
-        told.append(f"{batch} samples per step, was {saved['global_batch']}")
-    return told
+        changed.append(f"{batch} samples per step, was {saved['global_batch']}")
+    return changed
 
 
 def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, list[str]]:

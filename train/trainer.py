@@ -333,13 +333,13 @@ def timed(to: tuple[Clock, Any], bucket: Any) -> torch.futures.Future[Tensor]:
     return averaged
 
 
-def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
+def sum_and_count(result: Any) -> tuple[Tensor, Tensor | float]:
     """Check loss()'s result. Raises RefusedError unless it is a sum to learn from, and a count."""
     what = ""
     try:
-        loss_sum, count = found
+        loss_sum, count = result
     except (TypeError, ValueError):
-        what = f"an object of the class {type(found).__name__}"
+        what = f"an object of the class {type(result).__name__}"
     else:
         if not isinstance(loss_sum, Tensor):
             what = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
@@ -360,12 +360,12 @@ def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
 
     Raises StoppedError on all ranks when one reports something ``wrong``, or has other sums.
     """
-    told = from_every_rank((dict(shapes), wrong))
-    for text in filter(None, (text for _, text in told)):
+    answers = from_every_rank((dict(shapes), wrong))
+    for text in filter(None, (text for _, text in answers)):
         raise StoppedError(text)
-    first = next((rank for rank, (found, _) in enumerate(told) if found), 0)
-    agreed = told[first][0]
-    for rank, (other, _) in enumerate(told):
+    first = next((rank for rank, (sums, _) in enumerate(answers) if sums), 0)
+    agreed = answers[first][0]
+    for rank, (other, _) in enumerate(answers):
         if other and other != agreed:
             raise StoppedError(
                 f"the ranks disagree on what measure() returns: rank {first} has {agreed}, rank "

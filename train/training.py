@@ -17,7 +17,7 @@ from .arranged import order_of
 from .checks import refuse_gradients, refuse_sums, samples_of
 from .config import Config, aim
 from .data import Reader, Readers, come_in_turn
-from .distributed import World, refuse_if_any, together
+from .distributed import World, refuse_if_any, run_on_all_ranks
 from .errors import StoppedError
 from .feed import NO_MORE, Feed, default_workers, to_device
 from .log import OWN, Log, Metrics, Sizes, brief
@@ -155,8 +155,8 @@ class Training:
         Returns lines on what is odd, and may be meant so.
         """
         before = copy.deepcopy(self.task.state_dict())
-        no_sum = refuse_sums(self.trainer, together(self._first_and_halves))
-        first = together(lambda: self.reader[self.order.batch(0, 0)])
+        no_sum = refuse_sums(self.trainer, run_on_all_ranks(self._first_and_halves))
+        first = run_on_all_ranks(lambda: self.reader[self.order.batch(0, 0)])
         unused = refuse_gradients(self.trainer, to_device(first, self.place.device))
         self.task.load_state_dict(before)
         return [no_sum, unused and f"without a gradient in the first batch: {unused}"]
@@ -195,10 +195,10 @@ class Training:
         }
 
     def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
-        found = self.task.report(sums)
-        if wrong := unfit(found, self.measure):
+        numbers = self.task.report(sums)
+        if wrong := unfit(numbers, self.measure):
             raise StoppedError(wrong)
-        report = {name: float(value) for name, value in found.items()}
+        report = {name: float(value) for name, value in numbers.items()}
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
     def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
@@ -208,8 +208,8 @@ class Training:
         self.log.clock.progress.phase(NOTHING)
         if sums is None:
             return at, True, None
-        found = self._measured(sums)
-        loss, report = found.loss, found.report
+        measured = self._measured(sums)
+        loss, report = measured.loss, measured.report
         if not math.isfinite(loss):
             raise StoppedError(
                 f"the validation loss of step {at.step} is {loss}; look at the samples held out"
@@ -222,7 +222,7 @@ class Training:
             self.place.screen.line(
                 f"no better {self.measure} in {since}: ended after step {at.step}"
             )
-        return at, False, found
+        return at, False, measured
 
 
 SHOWN = 64  # characters of a wrong report

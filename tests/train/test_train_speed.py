@@ -134,7 +134,7 @@ def test_lines_of_metrics_are_not_kept_in_memory() -> None:
         for _ in range(lines):
             ours.add(at, found, 0.01)
             clock.steps = [(0.0, 0.0, 0.0, 1.0)]
-            ours.tell(at, found, 1e-3)
+            ours.write_means(at, found, 1e-3)
         objects.append(len(gc.get_objects()))
     assert objects[1] < objects[0] + 200
 

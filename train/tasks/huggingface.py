@@ -184,12 +184,12 @@ class FineTuning(Task):
         self.labels = ordered or names
         theirs = every[-1] if every else []
         if ordered is None and has_weights(self.model_name):
-            said = [
+            shown = [
                 textwrap.shorten(", ".join(of), WHY, placeholder=" ...") for of in (theirs, names)
             ]
-            self.head = f", whose classes {said[0]} are taken for {said[1]}, in this order"
+            self.head = f", whose classes {shown[0]} are taken for {shown[1]}, in this order"
             if len(theirs) != len(names):
-                self.head = f" (for {said[0]}) with a new last layer for {said[1]}"
+                self.head = f" (for {shown[0]}) with a new last layer for {shown[1]}"
         self.classes_saved = self.config.num_labels
         numbers = {name: number for number, name in enumerate(self.labels)}
         by_number = dict(enumerate(self.labels))
@@ -200,12 +200,12 @@ class FineTuning(Task):
         """The amount in each split, and the origin of the data."""
         # Without "test": a run that is resumed to be tested may have had no such split.
         train, validation = self.amount("train"), self.amount("validation")
-        said = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
+        amounts = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
         if self.labels:
-            said += f", {len(self.labels)} classes"
+            amounts += f", {len(self.labels)} classes"
         if broken := self.facts.get("broken_lines"):
-            said += f", {broken:,} rows have a line break inside quotes"
-        return f"{self.data}, sha256 {self.facts['digest']}: {said}"
+            amounts += f", {broken:,} rows have a line break inside quotes"
+        return f"{self.data}, sha256 {self.facts['digest']}: {amounts}"
 
     def amount(self, split: str) -> str:
         """The amount in a split, as "1,000 tokens"."""
