@@ -94,9 +94,8 @@ def main() -> int:
 def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, derive this rank's world."""
     if all(os.environ.get(name) for name in RANKS):
-        for name in RANKS:
-            identity.number(name, os.environ)
-        identity.number("MASTER_PORT", os.environ, values.MAX_PORT)
+        identity.number(os.environ, *RANKS)
+        identity.number(os.environ, "MASTER_PORT", most=values.MAX_PORT)
         if missing := [name for name in identity.MASTER if not os.environ.get(name)]:
             raise errors.UsageError(
                 f"{', '.join(RANKS)} are set and {' and '.join(missing)} not, where ranks meet; "

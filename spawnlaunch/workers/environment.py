@@ -82,7 +82,7 @@ def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
         if manager.has_task_variables and (
             request.rewrite_slurm_env or manager.kind == identity.TASKS
         ):
-            return manager.as_task(resolution.world, i, resolution.environ)
+            return manager.as_task(resolution.world, i)
     return {}
 
 

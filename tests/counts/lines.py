@@ -33,8 +33,7 @@ BESIDE = {
     "api.py": "spawnlaunch.launch, called from Python",
     "cli/torchrun": "a name of torchrun's or another launcher's is typed or exported",
     "distributed_launch.py": "python -m spawnlaunch.distributed_launch",
-    "cli/manual.py": "--help and --version",
-    "cli/completion.py": "--completion",
+    "cli/manual.py": "--help, --version and --completion",
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NO_CODE = (
