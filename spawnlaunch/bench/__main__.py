@@ -96,7 +96,7 @@ def _end_in_time(options: bench_request.BenchRequest) -> None:
         if os.environ["RANK"] == "0":
             printing.print_error(
                 f"the budget of {options.budget_s:g} s was used before the first sample: load "
-                f"{os.getloadavg()[0]:.1f}; type --budget {max(300, 3 * options.budget_s):.0f}s",
+                f"{os.getloadavg()[0]:.1f}; use --budget {max(300, 3 * options.budget_s):.0f}s",
                 command_line.NAME,
             )
         os._exit(1)

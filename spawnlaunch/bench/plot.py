@@ -17,7 +17,7 @@ def need_matplotlib() -> None:
         importlib.import_module("matplotlib")
     except ImportError:
         raise errors.UsageError(
-            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'"
+            "--plot needs matplotlib; use pip install 'spawnlaunch[plots]'"
         ) from None
 
 

@@ -171,5 +171,5 @@ def _refusal(
     if not counted[0].rounds:
         more = 2 * result.about["budget_s"]
         name = counted[0].workload.name
-        return f"not decided: {name} had no whole round{busy(result)}; type --budget {more:.0f}s"
+        return f"not decided: {name} had no whole round{busy(result)}; use --budget {more:.0f}s"
     return ""

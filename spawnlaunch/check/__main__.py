@@ -99,7 +99,7 @@ def _derive_world() -> None:
         if missing := [name for name in identity.MASTER if not os.environ.get(name)]:
             raise errors.UsageError(
                 f"{', '.join(RANKS)} are set and {' and '.join(missing)} not, where ranks meet; "
-                "type export MASTER_ADDR=HOST MASTER_PORT=PORT in each, with rank 0's host and a "
+                "export MASTER_ADDR=HOST MASTER_PORT=PORT in each, with rank 0's host and a "
                 f"free port there, or unset {' '.join(RANKS)}"
             )
         return
