@@ -126,14 +126,13 @@ def _print(
 
 def _live(sampler: usage.Sampler, options: argparse.Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        commands.print_error("this is no terminal; type --once", NAME)
+        commands.print_error("this is no terminal; use --once", NAME)
         return 2
     try:
         from spawnlaunch.watch import screen
     except ImportError as error:
-        commands.print_error(
-            f"{error.name} is not installed; type pip install 'spawnlaunch[top]', or --once", NAME
-        )
+        how = "run pip install 'spawnlaunch[top]', or use --once"
+        commands.print_error(f"{error.name} is not installed; {how}", NAME)
         return 2
     return screen.show(sampler, options.every, options.sort)
 
@@ -144,7 +143,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; type 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; use 1")
     return seconds
 
 
