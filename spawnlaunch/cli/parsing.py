@@ -33,7 +33,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     if not argv:
         from spawnlaunch.cli import manual
 
-        manual.check_is_told(environ)
+        manual.refuse_without_words(environ)
     given, words = read_flags(argv)
     extra: dict[str, Any] = {}
     names = " ".join(environ)
@@ -131,8 +131,8 @@ def _without_files(fields: dict[str, Any]) -> list[str]:
     Returns a note where --redirects or --tee lose their effect by that.
     """
     del fields["log_dir"]
-    given_up = [fields.pop(name, None) for name in ("redirects", "tee")]
-    if not any(map(any, filter(None, given_up))):
+    streams = [fields.pop(name, None) for name in ("redirects", "tee")]
+    if not any(map(any, filter(None, streams))):
         return []
     return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
 
@@ -148,43 +148,43 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
 
         slips.check_returns(text, f"{typed}: ")
     if text is None:
-        found = flag.alone
+        value = flag.alone
     elif callable(read):
         try:
-            found = read(text)
+            value = read(text)
         except ValueError as error:
             raise errors.UsageError(f"{typed}: {error}") from None
     elif text in read:
-        found = read[text]
+        value = read[text]
     else:
         words = ", ".join(read)
         raise errors.UsageError(f"{typed}: unknown value {reading.excerpt(text)}; use {words}")
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch.cli import manual
 
-        raise flags.Page(manual.asked(flag.name, found))
-    return found
+        raise flags.Page(manual.page_of(flag.name, value))
+    return value
 
 
 def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
     """The lines about flags that do less than their user may expect."""
-    found = [*request.notes]
+    lines = [*request.notes]
     if request.program == ("bundled", "", ()):
-        found.append(
+        lines.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
             f"script of yours add its path after the flags, as in {flags.HERE} --nproc 2 train.py"
         )
     if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
-        found.append(f"the file {word} here is run; for ours run python -m spawnlaunch.{word}")
+        lines.append(f"the file {word} here is run; for ours run python -m spawnlaunch.{word}")
     if request.nproc is None and "--nproc" in " ".join(request.program.args):
         from spawnlaunch.cli import programs
 
-        found += programs.after_script(request.program)
+        lines += programs.after_script(request.program)
     if request.rdzv_conf:
-        found += values.find_unknown_keys(request.rdzv_conf)
+        lines += values.find_unknown_keys(request.rdzv_conf)
     if request.need_parent:
-        found += _without_effect(request, several_nodes)
-    return found
+        lines += _without_effect(request, several_nodes)
+    return lines
 
 
 def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str]:
@@ -224,8 +224,8 @@ def _check_together(request: flags.Request) -> None:
             "bundled training loop reads LOCAL_RANK; name a script, or for the loop run "
             f"{flags.HERE} --nproc 2"
         )
-    of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
-    if of_ours and not request.explain:
+    is_bundled = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
+    if is_bundled and not request.explain:
         from spawnlaunch.cli import programs
 
         programs.need_torch(request.program, request.python)

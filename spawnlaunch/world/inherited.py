@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spawnlaunch.cli import flags
 
 FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
-LEFT = "left by an outer launcher: what stands beside it contradicts"
+REPLACED_AS_STALE = "left by an outer launcher: what stands beside it contradicts"
 
 
 class Inherited(records.NamedTuple):
@@ -52,7 +52,9 @@ def read_inherited(
         return Inherited()
     stale = _find_stale(environ, facts)
     if stale if mode == identity.LOCAL else environ.get(identity.RUN_ID):
-        return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
+        return Inherited(
+            {}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), REPLACED_AS_STALE)
+        )
     kept, rejected = {}, {}
     if port := identity.number(environ, "MASTER_PORT", most=values.MAX_PORT):
         kept["MASTER_PORT"] = port
@@ -83,12 +85,12 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, is_one_node: bool) -> str:
     """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
         return "which are several addresses; use --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
-        return "" if alone else "by which every node would mean itself"
+        return "" if is_one_node else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
     if host is None or is_number or _names(addr, host.value):
         return ""
@@ -117,8 +119,8 @@ def _names(addr: str, host: str) -> bool:
     [True, False, False, False]
     """
     name, short = addr.partition(".")[0].lower(), host.partition(".")[0].lower()
-    before, found, after = name.partition(short or name)
-    return found == short and not before[-1:].isalnum() and not after[:1].isdigit()
+    before, middle, after = name.partition(short or name)
+    return middle == short and not before[-1:].isalnum() and not after[:1].isdigit()
 
 
 def add_rejected(
@@ -126,7 +128,9 @@ def add_rejected(
 ) -> identity.Facts:
     """Return the facts with the replaced variables among their rejected candidates."""
     result = dict(facts)
-    ranks = {name: LEFT for name in identity.RANKS if inherited.stale and name in environ}
+    ranks = {
+        name: REPLACED_AS_STALE for name in identity.RANKS if inherited.stale and name in environ
+    }
     for name, why in {**ranks, **inherited.rejected}.items():
         question = identity.RANKS.get(name) or identity.MASTER[name]
         fact = result[question]
@@ -144,7 +148,7 @@ def find_warnings(
         fact = facts[identity.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
             continue  # a flag has replaced the variable, or nothing has
-        if why == LEFT:
+        if why == REPLACED_AS_STALE:
             stale.append(f"{name}={environ[name]}")
         else:
             lines.append(f"replaced {name}={environ[name]}, {why}")

@@ -154,9 +154,9 @@ def _hash(text: str) -> int:
 
 def _why_no_host(mode: str, evidence: identity.Evidence) -> str:
     """Return why no host of rank 0 is known; an inherited MASTER_ADDR was not kept."""
-    left = evidence.environ.get("MASTER_ADDR", "").strip()
+    inherited_address = evidence.environ.get("MASTER_ADDR", "").strip()
     other = "several addresses, this machine's own, or another launcher's"
-    others = f", and MASTER_ADDR={left} is {other}" if left else ""
+    others = f", and MASTER_ADDR={inherited_address} is {other}" if inherited_address else ""
     if evidence.manager.kind == identity.NONE:
         return f"nothing here names the host of node rank 0{others}"
     question = "rank_0_host" if mode == identity.TASK else "node_0_host"

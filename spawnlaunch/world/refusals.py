@@ -84,13 +84,13 @@ def refuse_idle_shell(
     """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
     request, manager = evidence.request, evidence.manager
     counts = ((nodes, "nodes"), (tasks, "tasks"))
-    has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
+    sizes = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
     line = "" if request.nproc is not None else _task_per_rank(request, manager, 0)
     if not line:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
         line = launcher_per_node(request, manager, n)
     raise errors.UsageError(
-        f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
+        f"this is a shell of a Slurm job with {' and '.join(sizes)}, not a step of it: srun is "
         f"missing; run {line}; or, for this machine alone: {alone(request)}"
     )
 
