@@ -314,18 +314,18 @@ def slowest(splits: list[Split]) -> int:
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
     """Remove the lines after ``step``, and its validation too unless it was ``evaluated``."""
-    kept = [line for line in read(path) if _before(line, step, evaluated)]
+    kept = [
+        line
+        for line in read(path)
+        if line["step"] < step
+        or (line["step"] == step and (evaluated or "validation_loss" not in line))
+    ]
     part = path.with_name(path.name + ".part")
     with part.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in kept)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-
-
-def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
-    at = int(line["step"])
-    return at < step or (at == step and (evaluated or "validation_loss" not in line))
 
 
 def read(path: Path) -> list[dict[str, Any]]:
