@@ -20,13 +20,12 @@ from .data import Reader, Readers, come_in_turn
 from .distributed import World, refuse_if_any, run_on_all_ranks
 from .errors import StoppedError
 from .feed import NO_MORE, Feed, default_workers, to_device
-from .log import OWN, Log, Metrics, Sizes, brief
+from .log import OWN, Log, Metrics, brief
 from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
 from .streamed import Evaluated, Passes, State, Stream
-from .task import unit_of
 from .trackers import Tracker
 from .trainer import Trainer
 from .watch import Watch
@@ -151,8 +150,10 @@ class Training:
         # numbers.
         rng.seed(config.seed, world.rank)
         self.watch = Watch(self.order, device, config)
-        sizes = Sizes(self.schedule.steps, unit_of(task), task.counted)
-        self.log = Log(place.screen, place.metrics, place.trackers, sizes, self.trainer.clock)
+        self.log = Log(
+            *(place.screen, place.metrics, place.trackers),
+            *(self.schedule.steps, task, self.trainer.clock),
+        )
         lines = [task.origin, *self.trainer.describe(), *lines]
         if self.measure != "loss":
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")

@@ -322,4 +322,5 @@ class Texts:
 
 def copied(tokens: Any) -> Tensor:
     """A copy of some tokens, int64, of an array or a tensor."""
-    return torch.from_numpy(np.array(tokens, dtype=np.int64))
+    own = tokens if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
+    return own.long()
