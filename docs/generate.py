@@ -37,10 +37,8 @@ EXPLAINED = {
         of_flags.ROWS,
         """script 'no.py'
 torchrun is a launcher
---lr
 --nproc 4
 no GPU is visible here
-CUDA_VISIBLE_DEVICES=2,3
 CUDA_VISIBLE_DEVICES=-1
 this is WSL
 the CPUs '40'
@@ -53,10 +51,7 @@ in task mode there is none""",
 2 nodes (SLURM_JOB_NUM_NODES)
 SLURM_JOB_ID is missing
 no list of hosts (PBS_NODEFILE
-no list of hosts (PE_HOSTFILE
-no list of hosts (LSB_HOSTS
 exports no world size
-exports no local world size
 PMI_RANK says rank 7
 exports no number of pods
 exports no host of its first pod
@@ -71,6 +66,21 @@ MASTER_PORT='x'
 cannot be with 2 nodes""",
     ),
 }
+
+# Of launches that have begun: the errors whose cause is in the machine or on other nodes.
+IN_TABLE = (
+    "SPAWNLAUNCH_TOKEN has",
+    "the launchers cannot meet",
+    "the record broke off",
+    "cannot make the directory",
+    "--preload",
+    "the system refuses",
+    "20 workers need",
+    "the launcher at which",
+    "cannot start",
+    "cannot write to stdout",
+    "--debug 1",
+)
 
 FLAGS_HEAD = """\
 # Flags
@@ -170,7 +180,7 @@ def errors() -> Iterator[str]:
                 )
     yield "## Start and run\n"
     yield ERRORS_COLUMNS
-    yield from map(_error, of_the_run.ROWS)
+    yield from (_error(row) for row in of_the_run.ROWS if row.seen.startswith(IN_TABLE))
     yield ""
 
 
