@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.report import GOAL
 from docs import numa_table
 from spawnlaunch.cli.flags import FLAGS, Flag
-from spawnlaunch.cli.manual import EXAMPLES, SECTIONS
+from spawnlaunch.cli.manual import SECTIONS
 from spawnlaunch.cli.torchrun import names, variables
 from tests import machines
 from tests.machines.tree import build
@@ -95,15 +95,6 @@ All flags of the launcher, as `python -m spawnlaunch --help` shows them.
   resource manager has started one task per rank.
 - A variable sets its flag, as under torchrun. A typed flag wins over the variable.
 """
-FLAGS_END = """\
-## Examples
-
-```
-{}
-```
-
-See also [exit statuses](statuses.md).
-"""
 ERRORS_HEAD = """\
 # Errors and remedies
 
@@ -146,7 +137,7 @@ def flags() -> Iterator[str]:
         yield "| flag | what it does | variable |\n|---|---|---|"
         yield from (_row(flag) for flag in FLAGS if flag.section == section)
         yield ""
-    yield FLAGS_END.format(EXAMPLES.strip())
+    yield "See also [exit statuses](statuses.md).\n"
 
 
 def _row(flag: Flag) -> str:
