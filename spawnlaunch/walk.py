@@ -15,7 +15,7 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-from spawnlaunch.node import hardware, visible
+from spawnlaunch.node import hardware, vendors, visible
 from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import identity, resolve
 
@@ -73,9 +73,7 @@ def _look(
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
     if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
-        from spawnlaunch.node import unseen  # most launches that count devices find some
-
-        why = unseen.why_none(request.sysfs_root)
+        why = vendors.why_none(request.sysfs_root)
         are_counted = not why or bool(seen.source)
     if word == "auto" and why:
         seen = visible.counting_cpus(seen, why)

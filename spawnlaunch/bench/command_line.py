@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from spawnlaunch.base import arguments, errors
+from spawnlaunch.base import commands, errors
 from spawnlaunch.bench import arms, workloads
 from spawnlaunch.cli import values
 
@@ -37,7 +37,7 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 --pick is undecided; 74 when nothing can be printed."""
 
 
-class _Parser(arguments.Parser):
+class _Parser(commands.Parser):
     def error(self, message: str) -> NoReturn:
         hint = "; a command of yours goes after a --" if message.startswith("unrecognized") else ""
         raise errors.FlagsError(message.removeprefix("argument ") + hint)

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spawnlaunch.base import cpuset, printing
+from spawnlaunch.base import commands, cpuset
 from spawnlaunch.bench import arms, command_line, results, stats
 
 LEAST = 0.02  # a gain that is worth other flags than the default
@@ -97,8 +97,8 @@ def _inverse(end: float) -> float:
 
 def print_pick(found: Advice) -> int:
     """Print the flags alone, for --pick; return the exit status."""
-    printing.print_error(found.text, command_line.NAME, "advice")
-    status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
+    commands.print_error(found.text, command_line.NAME, "advice")
+    status = commands.print_page(found.flags, command_line.NAME) if found.flags else 0
     return status or (0 if found.is_sure else STATUS_UNDECIDED)
 
 

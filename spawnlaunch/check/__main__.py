@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from spawnlaunch import node as nodes
-from spawnlaunch.base import arguments, errors, printing
+from spawnlaunch.base import commands, errors
 from spawnlaunch.cli import flags, values
 from spawnlaunch.world import identity, resolve
 
@@ -49,7 +49,7 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 def main() -> int:
     """Run the check; the exit status is 1 on every rank where something is wrong."""
     at_start = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
-    parser = arguments.Parser(NAME, HELP)
+    parser = commands.Parser(NAME, HELP)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
         "--all", action="store_true", help="measure more: devices, all-reduce, limits"
@@ -76,7 +76,7 @@ def main() -> int:
         everyone, measured = _gather(node, mine, with_all=options.all)
     except RuntimeError as error:  # torch.distributed's
         said = str(error).partition("\n")[0]
-        printing.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
+        commands.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
         return 1
     found = [*verdicts.of_bindings(everyone), *verdicts.of_measured(measured)]
     if rank == 0:
@@ -85,7 +85,7 @@ def main() -> int:
         if options.json:
             ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
             page = json.dumps({"ranks": [*ranks], "verdicts": [each._asdict() for each in found]})
-        if status := printing.print_page(page, NAME):
+        if status := commands.print_page(page, NAME):
             return status
     has_failed = any(verdict.status == verdicts.FAIL for verdict in found)
     return int(has_failed and not options.warn_only)

@@ -20,6 +20,7 @@ import sys
 from contextlib import suppress
 
 from spawnlaunch.base import errors, machine, records, say
+from spawnlaunch.node import proc
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -75,12 +76,10 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
-    from spawnlaunch.node import listeners  # where a launch ends
-
     world, source = resolution.world, resolution.sources["master_port"].source
     said = (
-        f"port {port} ({source}) is in use on this machine, by {listeners.who(port)}, so rank 0 "
-        "cannot listen there; end what uses it, or use --master-port N"
+        f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
+        "rank 0 cannot listen there; end what uses it, or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
         said += (

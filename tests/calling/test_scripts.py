@@ -184,4 +184,4 @@ def test_the_package_imports_nothing_until_it_is_asked() -> None:
         "except AttributeError as error: print(error)\n"
     )
     done = run(sys.executable, "-c", code)
-    assert (done.stdout, done.stderr) == ("'spawnlaunch' object has no attribute 'lunch'\n", "")
+    assert (done.stdout, done.stderr) == ("module 'spawnlaunch' has no attribute 'lunch'\n", "")

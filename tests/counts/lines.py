@@ -26,7 +26,7 @@ BESIDE = {
     "top.py": "spawnlaunch top",
     "report.py": "spawnlaunch report",
     "scripts.py": "spawnlaunch scripts",
-    "base/arguments.py": "the command lines of those programs",
+    "base/commands.py": "the command lines and pages of those programs, and the page of --help",
     "apart.py": "a launch in a program that goes on afterwards",
     "cli/programs.py": "the names of those programs as words of ours",
     "calling": "spawnlaunch.launch, called from Python",
