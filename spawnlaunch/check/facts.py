@@ -1,7 +1,7 @@
 """The CPUs, memory and device of this rank after torch has worked, and their measured speed.
 
 All ranks measure at the same time, as they work at the same time. The results are plain values, for
-JSON and for `verdicts`, which judges.
+JSON and for `rules`, which judge.
 
 Sources: proc(5) for loadavg and stat; sched-bwc.rst and cgroup-v2.rst for a quota of CPU time.
 A value that cannot be read is not known, and there is no verdict on it.
