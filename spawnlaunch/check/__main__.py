@@ -84,9 +84,7 @@ def main() -> int:
         page = "\n".join(_page(everyone, shown))
         if options.json:
             ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
-            page = json.dumps(
-                {"ranks": [*ranks], "verdicts": [each._asdict() for each in verdicts]}
-            )
+            page = json.dumps({"ranks": [*ranks], "verdicts": [v._asdict() for v in verdicts]})
         if status := commands.print_page(page, NAME):
             return status
     has_failed = any(verdict.status == rules.FAIL for verdict in verdicts)
