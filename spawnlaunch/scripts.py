@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] in ("-h", "--help"):
         return commands.print_page(HELP.rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
-        words = f"{' '.join(argv)!r} is none of the scripts; type one of {', '.join(FILES)}"
+        words = f"{' '.join(argv)!r} is none of the scripts; use one of {', '.join(FILES)}"
         commands.print_error(words, NAME)
         return 2
     return commands.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
@@ -45,8 +45,8 @@ def main(argv: Sequence[str]) -> int:
 def _purpose(path: Path) -> str:
     """The first sentence of the comment at the top of a script, up to a colon."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    said = " ".join(line[2:] for line in lines if line.startswith("# "))
-    return re.split(r"[.:] ", said, maxsplit=1)[0]
+    comment = " ".join(line[2:] for line in lines if line.startswith("# "))
+    return re.split(r"[.:] ", comment, maxsplit=1)[0]
 
 
 if __name__ == "__main__":

@@ -53,11 +53,11 @@ def file_text(path: str) -> str | None:
     if descriptor is None:
         return None
     try:
-        parts, left = [], MOST_BYTES
-        while part := machine.read(descriptor, min(left + 1, 1 << 16)):
+        parts, remaining = [], MOST_BYTES
+        while part := machine.read(descriptor, min(remaining + 1, 1 << 16)):
             parts.append(part)
-            left -= len(part)
-            if left < 0:
+            remaining -= len(part)
+            if remaining < 0:
                 return None
     except OSError:
         return None
@@ -106,6 +106,6 @@ def absolute(path: str, flag: str) -> str:
         return os.path.normpath(os.path.join(here, path))
     except FileNotFoundError:
         raise errors.UsageError(
-            f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "
+            f"{flag} {path}: the working directory, where it begins, has been deleted; run cd DIR "
             "first, or name it from the root: /..."
         ) from None

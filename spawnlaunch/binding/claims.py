@@ -61,18 +61,18 @@ def of_node(
     unknown_last = sorted(
         range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
     )
-    made = _claims(node, usable, [device_of[rank] for rank in unknown_last])
-    cpus = cores.cpus_of(usable)
-    ranks = [
-        _claimant(node, cpus, rank, device_of[rank], not visible.devices, claim)
-        for claim, rank in enumerate(unknown_last)
-    ]
+    all_claims = _claims(node, usable, [device_of[rank] for rank in unknown_last])
+    cpus, ranks = cores.cpus_of(usable), list[Claimant]()
+    for claim, rank in enumerate(unknown_last):
+        device, is_without = device_of[rank], not visible.devices
+        is_away = _is_away(node, cpus, device)
+        ranks.append(Claimant(rank, device, device is not None or is_without, claim, is_away))
     devices, warnings = len(visible.devices), list[str]()
     if 0 < devices < local_size:
         warnings.append(_crowded(local_size, devices, "ranks share devices"))
     if unknown := sorted(rank.local_rank for rank in ranks if not rank.known):
         warnings.append(_untold(unknown))
-    return Claims(made, sorted(ranks), warnings)
+    return Claims(all_claims, sorted(ranks), warnings)
 
 
 def of_task(
@@ -93,7 +93,8 @@ def of_task(
         claim = rank % len(claimed)
     else:
         claimed, claim = _among_peers(node, cpus, visible, local_size, task, own, warnings)
-    mine = _claimant(node, cpus, rank, own, not visible.devices, claim)
+    known = own is not None or not visible.devices
+    mine = Claimant(rank, own, known, claim, _is_away(node, cpus, own))
     if not mine.known:
         warnings.append(_untold([rank]))
     return Claims(_claims(node, usable, claimed), [mine], warnings)
@@ -114,14 +115,14 @@ def _among_peers(
     # divides them as if all tasks saw the same, so it has a place of its own there even if others
     # see other devices.
     shown = sorted({device for device in visible.devices if device is not None})
-    goes_around = 1 < len(shown) == len(visible.devices) < local_size
-    goes_around = goes_around and len(everyone) < local_size
-    peers = shown if goes_around else everyone
+    takes_turns = 1 < len(shown) == len(visible.devices) < local_size
+    takes_turns = takes_turns and len(everyone) < local_size
+    peers = shown if takes_turns else everyone
     # A task that sees all devices of the step knows that the others do too, and so it knows the
     # device of each of them.
     sees_all = set(peers) <= set(visible.devices)
     device_of = [visible.device_of(other) for other in range(local_size if sees_all else 0)]
-    if len(everyone) < local_size * (len(shown) if goes_around else 1):
+    if len(everyone) < local_size * (len(shown) if takes_turns else 1):
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if sees_all else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
@@ -141,12 +142,12 @@ def _claims(
 ) -> list[cores.Claim]:
     """The claim for each of these devices, with repetitions; None: a device of unknown place."""
     cpus = cores.cpus_of(usable)
-    near = [_next_to(node, cpus, device) for device in devices]
+    near = [(_local_cpus(node, device) or cpuset.EMPTY) & cpus for device in devices]
     hosts = cpuset.EMPTY.union(*near)
-    left = [core for core in usable if core.cpus.isdisjoint(hosts)]
-    has_left = len(left) >= near.count(cpuset.EMPTY)
-    divided = left if has_left else usable
-    is_short = not has_left and len(usable) < len(devices)
+    unclaimed = [core for core in usable if core.cpus.isdisjoint(hosts)]
+    is_enough = len(unclaimed) >= near.count(cpuset.EMPTY)
+    divided = unclaimed if is_enough else usable
+    is_short = not is_enough and len(usable) < len(devices)
     homes = set[int]() if is_short else {core.numa for core in divided}
     for_guests = cores.cpus_of(divided)
     return [
@@ -156,45 +157,32 @@ def _claims(
     ]  # fmt: skip
 
 
-def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
-    """The usable CPUs next to the device; empty where its place is unknown."""
-    local = None if device is None else node.devices[device].local_cpus
-    return cpuset.EMPTY if local is None else local & usable
+def _local_cpus(node: hardware.Node, device: int | None) -> cpuset.CpuSet | None:
+    """The CPUs next to the device, usable or not; None where its place is unknown."""
+    return None if device is None else node.devices[device].local_cpus
 
 
-def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int) -> bool:
+def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> bool:
     """Whether a device of known place has no usable CPU next to it."""
-    is_placed = node.devices[device].local_cpus is not None
-    return is_placed and not _next_to(node, usable, device)
+    near = _local_cpus(node, device)
+    return near is not None and near.isdisjoint(usable)
 
 
 def _distances(
     node: hardware.Node, device: int | None, homes: set[int]
 ) -> tuple[tuple[int, int], ...]:
     """The distances from the device to these NUMA nodes; empty where unknown or all equal."""
-    if device is None or node.devices[device].local_cpus is None:
+    near = _local_cpus(node, device)
+    if device is None or near is None:
         return ()
-    near, stated = node.devices[device].local_cpus or cpuset.EMPTY, node.devices[device].numa
+    stated = node.devices[device].numa
     at_home = [n.distances for n in node.numa if n.id == stated or n.cpus & near]
-    found = {
+    nearest = {
         home: min(distance for row in at_home for other, distance in row if other == home)
         for home in homes
         if all(home in dict(row) for row in at_home) and at_home
     }
-    return tuple(sorted(found.items())) if len(set(found.values())) > 1 else ()
-
-
-def _claimant(
-    node: hardware.Node,
-    usable: cpuset.CpuSet,
-    rank: int,
-    device: int | None,
-    is_without: bool,
-    claim: int,
-) -> Claimant:
-    """Return the claimant; `is_without`: a `device` of None means no device, not an unknown one."""
-    is_away = device is not None and _is_away(node, usable, device)
-    return Claimant(rank, device, device is not None or is_without, claim, is_away)
+    return tuple(sorted(nearest.items())) if len(set(nearest.values())) > 1 else ()
 
 
 def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.base import cpuset
-from spawnlaunch.node import cgroup, cpus, devices, pci
+from spawnlaunch.node import cgroup, cpus, devices, pci, sysfs
 from spawnlaunch.node.hardware import Device, Kind, Nic, Node, Numa, Quota
 
 __all__ = ["Device", "Kind", "Nic", "Node", "Numa", "Quota", "read"]
@@ -41,7 +41,8 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
         cpus_online=online,
         cores=cores,
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
-        isolated=cpus.read_isolated(root, online),
+        # CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
+        isolated=online & (sysfs.cpus(f"{root}{cpus.CPU_DIR}/isolated") or cpuset.EMPTY),
         quotas=tuple(cgroup.read_quotas(root)),
         l3=l3,
         kinds=cpus.read_kinds(root, cores, l3),
@@ -56,25 +57,25 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
 
 def _allowed(
     root: str,
-    asked: cpuset.CpuSet | None,
+    wanted: cpuset.CpuSet | None,
     limits: cgroup.Limits,
     online: cpuset.CpuSet,
     warnings: list[str],
 ) -> cpuset.CpuSet:
-    """The allowed CPUs: the mask, else the cpuset, else all online, narrowed to `asked`.
+    """The allowed CPUs: the mask, else the cpuset, else all online, narrowed to `wanted`.
 
-    For a snapshot `asked` may be any CPUs that are online.
+    For a snapshot `wanted` may be any CPUs that are online.
     """
     known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
-    given = cpuset.EMPTY.union(*known[:1]) or online
+    usual = cpuset.EMPTY.union(*known[:1]) or online
     if root and len(known) > 1:  # the mask in a snapshot may be older than the cpuset
-        given = given & known[1] or given
-    if asked is None:
-        return given
-    within = asked & (online if root else given)
+        usual = usual & known[1] or usual
+    if wanted is None:
+        return usual
+    within = wanted & (online if root else usual)
     if not within:
         warnings.append("none of the CPUs asked for is there: all that are allowed are taken")
-    return within or given
+    return within or usual
 
 
 def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limits) -> Node:
