@@ -24,8 +24,8 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, fatal, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import leftovers, unable
-from spawnlaunch.workers import launches
+from spawnlaunch.run import unable
+from spawnlaunch.workers import files, launches
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def main() -> int:
         return status
     finally:
         if os.getppid() != caller:
-            leftovers.remove_tree(directory)
+            files.remove_tree(directory)
 
 
 def _owes(directory: str, worker: launches.Worker) -> bool:

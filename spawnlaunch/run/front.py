@@ -25,10 +25,10 @@ from spawnlaunch.base import cpuset, errors, events, machine, records, say, sign
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import decisions, guard, leftovers
+from spawnlaunch.run import decisions, guard
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
-from spawnlaunch.workers import launches
+from spawnlaunch.workers import files, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ def _has_shell() -> bool:
 
 def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed or had a fault, and return the exit status."""
-    leftovers.end(tree)
-    leftovers.remove_scratch(launch.scratch)
+    tree.end_all()
+    files.remove_scratch(launch.scratch)
     cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=process.pid)
     for status, signum in guard.FAULTS.items():
         if signum == -code:

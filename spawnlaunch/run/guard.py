@@ -16,10 +16,10 @@ from spawnlaunch.base import errors, events, fatal, machine, records, say, signa
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import leftovers, unable
+from spawnlaunch.run import unable
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
-from spawnlaunch.workers import launches, starting
+from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import host
 
 TYPE_CHECKING = False
@@ -128,7 +128,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     lost output, or cannot write the file of --result.
     """
     launch, tree = supervisor.launch, supervisor.tree
-    starting.make_scratch(launch.scratch)
+    files.make_scratch(launch.scratch)
     try:
         try:
             result, gang = _run(supervisor, workers)
@@ -136,7 +136,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
             tree.spared.clear()
-            leftovers.end(tree)
+            tree.end_all()
             is_written = supervisor.output.drain(launch.grace_s, supervisor.is_end_requested)
         if not is_written:
             result = result.with_loss()
@@ -150,7 +150,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
                 _report(supervisor, result)
         return result.status
     finally:
-        leftovers.remove_scratch(launch.scratch)
+        files.remove_scratch(launch.scratch)
 
 
 def _run(
@@ -171,7 +171,7 @@ def _run(
     if has_gang:
         from spawnlaunch.run import ganged  # most launches are of one node
 
-        gang = ganged.Gang(supervisor, lambda: leftovers.end(tree))
+        gang = ganged.Gang(supervisor, tree.end_all)
         return gang.run(), gang
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
@@ -189,7 +189,7 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.is_end_requested:
             supervisor.output.say([_why_not(result.status, final, most - used, most)])
-        if more is None or rules.has_later_request or not leftovers.end(tree):
+        if more is None or rules.has_later_request or not tree.end_all():
             break
         supervisor.loop.turn(0)  # for events that have come in meanwhile
         while rules.is_suspended and not rules.has_later_request:

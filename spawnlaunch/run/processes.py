@@ -16,8 +16,8 @@ from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
-from spawnlaunch.run import decisions, leftovers
-from spawnlaunch.run.tree import Tree, exit_code
+from spawnlaunch.run import decisions
+from spawnlaunch.run.tree import Tree, exit_code, not_reaped
 from spawnlaunch.workers import environment, launches, starting
 
 TYPE_CHECKING = False
@@ -139,7 +139,7 @@ class Processes:
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_at_orphans, None)
         if self._zombies:
-            self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
+            self._output.say(not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """The running workers of these ranks, in their order."""

@@ -15,8 +15,8 @@ from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
 from spawnlaunch.outcome import endings, evidence, failures
-from spawnlaunch.run import decisions, leftovers, processes
-from spawnlaunch.run.tree import Tree
+from spawnlaunch.run import decisions, processes
+from spawnlaunch.run.tree import Tree, why_unkillable
 from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class Supervisor:
         if cause is not None:
             return self._ended(cause)
         if self.tree.living():
-            leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
+            self.tree.let_end(self.launch.grace_s, self.look, self.output.say)
         return failures.LaunchResult(0, None, tuple(self.exits))
 
     def _ended(self, cause: failures.Cause) -> failures.LaunchResult:
@@ -249,7 +249,7 @@ class Supervisor:
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, each in running if leftovers.why_unkillable(each.pid))
+        stay = frozenset(rank for rank, each in running if why_unkillable(each.pid))
         self.rules.time_up(stay)
 
     def _on_exit(self, exited: failures.WorkerExit) -> None:

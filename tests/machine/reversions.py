@@ -51,7 +51,7 @@ REVERSIONS = (
     _one("a reader's patience is over with time in which it could not read", "freeze",
          "output:Output.await_readers", *LATER),
     _one("what workers leave has its grace while it is frozen", "freeze",
-         "run.leftovers:_goes_on", *LATER),
+         "run.tree:Tree._goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
          "run.tree:Tree.end", *LATER),
     _one("our own words are dropped, as their reader was frozen", "freeze",
