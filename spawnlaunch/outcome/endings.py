@@ -34,7 +34,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
@@ -64,9 +64,6 @@ def announced(
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
             return "SIGINT again: killing the workers"
-        case "silent":
-            limit = f"{launch.request.hang_timeout_s:g} s"
-            return f"no output from any rank for {limit}"
         case "overdue":
             return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
@@ -83,11 +80,13 @@ def announced(
     return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
 
 
-def still_stopped(ranks: Iterable[int], launch: launches.Launch) -> str:
-    """The line for workers that have been stopped for --hang-timeout."""
-    stopped, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
+def silence(stopped: Collection[int], launch: launches.Launch) -> str:
+    """The line for workers that have been silent for --hang-timeout; some of them are stopped."""
+    limit = f"{launch.request.hang_timeout_s:g} s"
+    if not stopped:
+        return f"no output from any rank for {limit}"
     are = "is" if len(stopped) == 1 else "are"
-    return f"{_ranks(stopped)} on {launch.hostname} {are} stopped, for {limit} now"
+    return f"{_ranks(sorted(stopped))} on {launch.hostname} {are} stopped, for {limit} now"
 
 
 def ended_early(cause: failures.Cause, request: flags.Request) -> str:
