@@ -98,14 +98,17 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
     """The report of a launch that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
-    if cause and first and first.code > 0:
-        are_alike = listed and all(exited.code == first.code for exited in listed)
-        if are_alike or (first.code == errors.WRONG_USE and all(map(_is_refused, listed))):
-            yield _all_alike(cause, result)
-            return
     if cause and first:
         first_of = " first" if listed else ""
-        yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+        line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+        if first.code > 0 and {exited.code for exited in listed} == {first.code}:
+            yield f"{line}, and so did all other ranks"
+            return
+        if first.code == errors.WRONG_USE and all(map(_is_refused, listed)):
+            stopped = _ranks([exited.rank for exited in listed])
+            yield f"{line}; the launcher stopped {stopped}" if listed else line
+            return
+        yield line
     width = len(str(max((exited.rank for exited in result.exits), default=0)))
     for exited in listed:
         who = failures.worker(exited.rank, hostname, exited.pid, width)
@@ -135,16 +138,6 @@ def _listed(result: failures.LaunchResult) -> list[failures.WorkerExit]:
 def _is_refused(exited: failures.WorkerExit) -> bool:
     """Whether a rank met the first failure's error, or was ended before it could."""
     return exited.code == errors.WRONG_USE or _is_stopped(exited)
-
-
-def _all_alike(cause: failures.Cause, result: failures.LaunchResult) -> str:
-    """The one line for all ranks, which have ended by the same error."""
-    others = [exited.rank for exited in result.exits if exited != result.first_failure]
-    first_of = " first" if others else ""
-    line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
-    if len({exited.code for exited in result.exits}) == 1 < len(result.exits):
-        return f"{line}, and so did all other ranks"
-    return f"{line}; the launcher stopped {_ranks(sorted(others))}" if others else line
 
 
 def after_restarts(n: int) -> str:

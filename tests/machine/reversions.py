@@ -147,7 +147,7 @@ REVERSIONS = (
     _one("what another thread takes is not heard", "thread",
          "base.events:Ear.read", "self._pipe.read()", "()"),
     _one("a guard that cannot hear is waited for", "hold",
-         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._guard.channel)", "0"),
+         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._channel)", "0"),
 )  # fmt: skip
 
 
