@@ -1,9 +1,9 @@
 """Help for a job that hangs: notice that no rank writes anything, and report where the workers are.
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
-tell_stacks -> HangHelp.stacks_wanted -> RollCall.tell -> one process after the other: _ask or _look
--> _note -> _call_roll (the lines) -> _hear_records -> Supervisor.stacks_told ->
-Decisions.stacks_told, which ends the launch with --on-hang kill.
+show_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank is waited for) ->
+_call_roll (the lines) -> Supervisor.stacks_shown -> Decisions.stacks_shown, which ends the launch
+with --on-hang kill.
 
 Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
 time of change is looked at when the others have been silent. (A clock that is set meanwhile can
@@ -41,9 +41,9 @@ class HangHelp(observer.Observer):
         self._files: list[str] = []
         self._since, self._lost_s = machine.running_s(), 0.0
         self._stopped_at = self._since  # or continued, or begun
-        self._said = ""  # of stopped workers, last
-        self.stacks = stacks.RollCall(
-            self._loop, self._output, launch.scratch, self._stacks_told, supervisor.note
+        self._why_not = ""  # of stopped workers, last
+        self.roll_call = stacks.RollCall(
+            self._loop, self._output, launch.scratch, self._on_roll_called, supervisor.note
         )
 
     def began(self, workers: Sequence[launches.Worker], _: Mapping[int, Running], /) -> None:
@@ -58,12 +58,12 @@ class HangHelp(observer.Observer):
 
     def ran(self) -> None:
         self._loop.alarm(self._listen, None)
-        self.stacks.cancel()
+        self.roll_call.cancel()
 
     def stacks_wanted(self, ranks: Iterable[tuple[launches.Worker, int]], heading: str) -> None:
-        self.stacks.tell(ranks, heading)
+        self.roll_call.call(ranks, heading)
 
-    def _stacks_told(self) -> None:
+    def _on_roll_called(self) -> None:
         self._supervisor.stacks_shown(None)
 
     def _listen(self) -> None:
@@ -80,7 +80,7 @@ class HangHelp(observer.Observer):
             quiet_s = machine.running_s() - self._stopped_at
         elif stopped:
             pids = " ".join(map(str, stopped.values()))
-            self._say_why_not(stopped, f"is stopped; type kill -CONT {pids}")
+            self._print_why_not(stopped, f"is stopped; type kill -CONT {pids}")
             return 0.0
         elif self._output.is_held_up:
             return 0.0
@@ -91,17 +91,17 @@ class HangHelp(observer.Observer):
             return quiet_s
         held = {rank: pid for rank, pid in self._supervisor.pids().items() if proc.is_held(pid)}
         if held:
-            self._say_why_not(held, "is held by a debugger")
+            self._print_why_not(held, "is held by a debugger")
             self._since = self._stopped_at = machine.running_s() - self._limit_s / 2
             return self._limit_s / 2  # it may be let go at any time from now on
         return quiet_s
 
-    def _say_why_not(self, ranks: Mapping[int, int], why: str) -> None:
+    def _print_why_not(self, ranks: Mapping[int, int], why: str) -> None:
         who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in ranks.items())
         words = f"no hang is looked for while {who} {why}"
-        if words != self._said:
+        if words != self._why_not:
             self._output.say([words])
-        self._said = words
+        self._why_not = words
 
     def _look_at_files(self) -> None:
         """Note when a file was last written to: that was before any gap since the last look."""

@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median, median_high, median_low
-from typing import NamedTuple
 
+from spawnlaunch.hang.culprits import Note
 from spawnlaunch.watch import progress, usage
 
 STUCK_S = 10.0  # without a step, and ten times as long as a step takes
@@ -37,14 +37,6 @@ KEPT = 240  # samples of each rank
 LOOKS = 6  # before there is a note on a change over time
 
 History = Mapping[int, Sequence[usage.Sample]]  # by rank, the oldest first
-
-
-class Note(NamedTuple):
-    """A remark on a rank that deserves a look."""
-
-    rank: int
-    kind: str
-    words: str  # a sentence, which names the rank
 
 
 class Histories:

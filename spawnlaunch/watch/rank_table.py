@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset, errors
+from spawnlaunch.hang import culprits
 from spawnlaunch.watch import notes, usage
 
 ELSEWHERE = "!"
@@ -102,7 +103,7 @@ ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", 
 
 def table(
     samples: Sequence[usage.Sample],
-    found: Mapping[str, Sequence[notes.Note]],
+    found: Mapping[str, Sequence[culprits.Note]],
     width: int,
     height: float = math.inf,
     sort: str = "rank",

@@ -134,7 +134,7 @@ class Witness:
             for one in (self._listener, self._stop, self._is_told_to_stop):
                 one.close()
 
-    def _be_witness(self) -> None:  # by this name its stack is known: hang/frames.py
+    def _be_witness(self) -> None:  # by this name its stack is known: hang/groups.py
         self._number = _thread.get_native_id()
         try:
             while self._is_wanted and self._is_ready(self._listener):

@@ -134,11 +134,8 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
-        from spawnlaunch.workers import flight_recorder
-
         shared[environment.STACK_SIGNAL] = signals.STACKS or None
         shared[environment.STACK_FILES] = launch.scratch
-        shared |= flight_recorder.variables(launch.environ, launch.scratch)
     return [_worker(launch, i, *each, columns, shared) for i, each in enumerate(outputs)]
 
 

@@ -19,7 +19,6 @@ BESIDE = {
     **APART,
     "run/preload": "--preload",
     "hang": "--hang-timeout, --stack-on-usr2, top and --record",
-    "workers/flight_recorder.py": "the first two of these",
     "witness": "inside workers: for --hang-timeout, top and --record",
     "explaining.py": "--explain",
     "binding/picture.py": "--explain: the node as text",

@@ -271,7 +271,7 @@ def test_the_first_line_names_the_rank_that_the_others_wait_for(tmp_path: Path):
     words = ("--nproc", 2, "--quiet", "--hang-timeout", 2, script)
     with launched(*words, directory=tmp_path) as one:
         until(lambda: "the others wait for" in one.stderr, "all have met twice, and are silent")
-        until(lambda: "flight recorder" in one.stderr.partition("the others wait for")[2], "it all")
+        until(lambda: TOLD in one.stderr.partition("the others wait for")[2], "it all")
         report = one.stderr.partition("the others wait for")[2].splitlines()
         assert re.fullmatch(
             r" rank 1, \S+ m?s so far, before script.py:8 \(all_reduce\); it is at script.py:7",

@@ -64,12 +64,11 @@ class Image:
         """Wait until the import has ended, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
-        while not rules.cause and (rules.is_suspended or not self._has_answered()):
+        while not rules.cause and (
+            rules.is_suspended or not (proc.has_ended(self.pid) or _is_readable(self._socket))
+        ):
             loop.turn()
         loop.forget(fd)
-
-    def _has_answered(self) -> bool:
-        return proc.has_ended(self.pid) or _is_readable(self._socket)
 
     def failure(self) -> tuple[int, str] | None:
         """Return why the import failed, once the image has answered: an exit status, and a message.
@@ -272,7 +271,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(content), fds
 
 
-def _is_readable(one: socket.socket, within_s: float = 0.0) -> bool:
+def _is_readable(one: socket.socket) -> bool:
     poller = machine.poll()
     poller.register(one, select.POLLIN)
-    return bool(events.patient_poll(poller, within_s))
+    return bool(events.patient_poll(poller, 0.0))

@@ -62,7 +62,7 @@ def _import(modules: Sequence[str]) -> None:
 def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
-    OpenBLAS takes its number of threads once, at the import: that of the first worker.
+    A library that takes its number of threads once, at its import, gets that of the first worker.
     Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
     modules = launch.request.preload
@@ -210,14 +210,12 @@ def print_exception(error: BaseException) -> None:
 
 def _of_theirs(error: BaseException) -> TracebackType | None:
     """The part of the traceback that begins in the user's code."""
+    begins = ("<frozen ", os.path.dirname(__file__))
+    ends = (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
     traceback = error.__traceback__
-    while traceback is not None and _is_ours(traceback.tb_frame.f_code.co_filename):
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not path.startswith(begins) and not path.endswith(ends):
+            break
         traceback = traceback.tb_next
     return traceback
-
-
-def _is_ours(path: str) -> bool:
-    beside = os.path.dirname(__file__)
-    return path.startswith(("<frozen ", beside)) or path.endswith(
-        (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
-    )
