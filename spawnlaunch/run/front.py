@@ -162,16 +162,16 @@ def _check_limit(workers: int, needed: int, of_guard: int) -> None:
 class _Watch:
     """The launcher's work while its guard runs: pass signals on, and check the guard at times."""
 
-    def __init__(self, guard: int, channel: int, ear: events.Ear, grace_s: float) -> None:
+    def __init__(self, pid: int, channel: int, ear: events.Ear, grace_s: float) -> None:
         """Prepare to watch the guard with this pid, which reads signals from `channel`."""
-        self._guard, self._channel, self._ear, self._grace_s = guard, channel, ear, grace_s
+        self._guard, self._channel, self._ear, self._grace_s = pid, channel, ear, grace_s
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = NEVER
         self._first_stop_signal = 0  # the first signal that means to end the job
         for fd in ear.fds:
             self._loop.watch(fd, self._read_signals)
-        pidfd = machine.open_pidfd(guard)  # SIGCHLD may go to a thread that waits for it
+        pidfd = machine.open_pidfd(pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
 
