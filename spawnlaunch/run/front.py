@@ -141,19 +141,13 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
     needed = len(workers) * LEAST_OF_A_WORKER + shown_files + of_guard
     if needed > machine.sysconf("SC_OPEN_MAX"):
-        _check_limit(len(workers), needed, of_guard)
-
-
-def _check_limit(workers: int, needed: int, of_guard: int) -> None:
-    """Check that `needed` open files are allowed, of which `of_guard` are the guard's.
-
-    Raises UsageError.
-    """
-    _, most = machine.getrlimit()
-    if needed > most != machine.UNLIMITED:
-        fits = max(1, (most - of_guard) * workers // (needed - of_guard))
-        fewer = f"--nproc {fits}, or raise the limit: " if workers > 1 else ""
-        subject = f"{workers} workers need" if workers > 1 else "one worker needs"
+        _, most = machine.getrlimit()
+        if needed <= most or most == machine.UNLIMITED:
+            return
+        n, fewer, subject = len(workers), "", "one worker needs"
+        if n > 1:
+            fits = max(1, (most - of_guard) * n // (needed - of_guard))
+            fewer, subject = f"--nproc {fits}, or raise the limit: ", f"{n} workers need"
         raise errors.UsageError(
             f"{subject} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )

@@ -133,15 +133,10 @@ class Tree:
         reap(adopted)
         is_nobodys = len(orphans) > len(killed)
         if not self.adopts:
-            self._kill_marked(spared, running, ended)
+            others = [process for process in marked(self._run) if process.pid not in spared]
+            send(signal.SIGKILL, [each for each in others if self._is_orphan(each, running, ended)])
         ended.intersection_update({orphan.session for orphan in orphans})
         return is_nobodys
-
-    def _kill_marked(
-        self, spared: Container[int], running: set[str], ended: Container[int]
-    ) -> None:
-        others = [process for process in marked(self._run) if process.pid not in spared]
-        send(signal.SIGKILL, [each for each in others if self._is_orphan(each, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """Send SIGKILL to children of this process, and to all processes below them."""

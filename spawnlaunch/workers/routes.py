@@ -94,7 +94,9 @@ def _routes(
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
     redirected = request.redirects.of(rank, local_rank) if request.redirects else 0
-    teed = _tee(request, rank, local_rank)
+    teed = request.tee.of(rank, local_rank) if request.tee is not None else 0
+    if request.tee is None and request.log_dir is not None and request.redirects is None:
+        teed = values.STDOUT | values.STDERR  # --log-dir alone keeps both, and shows them
     ways = []
     for stream, name in FILES.items():
         goes_to_file = (redirected | teed) & stream
@@ -104,14 +106,6 @@ def _routes(
         # Of stderr the last lines are needed if it fails.
         ways[0] = launches.Route(os.devnull, False)
     return launches.Routes(*ways)
-
-
-def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
-    """The streams that are kept and shown too: with --log-dir alone both, as no task has it."""
-    if request.tee is not None:
-        return request.tee.of(rank, local_rank)
-    by_default = request.log_dir is not None and request.redirects is None
-    return values.STDOUT | values.STDERR if by_default else 0
 
 
 def _check_filters(request: flags.Request, world: identity.World) -> None:
