@@ -55,7 +55,7 @@ REVERSIONS = (
     _one("what does not die at once is left, though it could not run", "free freeze",
          "run.tree:Tree.end", *LATER),
     _one("our own words are dropped, as their reader was frozen", "freeze",
-         "base.say:write", "passed_s < left_s + LATE_S", "True"),
+         "base.say:write", "machine.exclude(passed_s)", "pass"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.processes:Stops.update",
          "return self._stands", "return False",
