@@ -30,13 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
     gc.disable()  # all of a record is kept until the page is written
-    told = story.read(options.directory)
-    if not told.launches:
-        why = told.unread[0] if told.unread else "*.jsonl"
+    records = story.read(options.directory)
+    if not records.launches:
+        why = records.unread[0] if records.unread else "*.jsonl"
         words = f"has no record of a launch ({why}); name the directory of --record"
         printing.print_error(f"{options.directory} {words}", NAME)
         return 2
-    drawn = page.page(told)
+    drawn = page.page(records)
     if options.html == "-":
         return printing.print_page(drawn, NAME)
     path = options.html or os.path.join(options.directory, "report.html")

@@ -73,22 +73,22 @@ def _once(options: argparse.Namespace) -> int:
     if mine and len(mine.nodes) > 1 and not options.of_a_node:
         command = [sys.executable, "-m", NAME, "--once", "--of-a-node", "--", options.words]
         try:
-            seen, complaint = step.gather(mine, command)
+            collected, complaint = step.gather(mine, command)
         except OSError as error:
-            seen, complaint = None, f"cannot start srun: {error.strerror}"
-        if seen:
-            waits.judge(seen.answers, seen.uncertain_s)
-            return _print(seen.samples, waits, options) or _complained(complaint)
+            collected, complaint = None, f"cannot start srun: {error.strerror}"
+        if collected:
+            waits.judge(collected.answers, collected.uncertain_s)
+            return _print(collected.samples, waits, options) or _complained(complaint)
         complaint = f"{complaint}; this is {mine.here} alone"
     ours = mine.has if mine else (lambda _: True)
     samples = _looked(usage.Sampler(device_use.Meter(), ours, options.words), waits)
     if mine:
-        seen = step.by_job(samples, waits.answers)
+        collected = step.by_job(samples, waits.answers)
         if options.of_a_node:
-            step.tell(mine, seen)
+            step.report(mine, collected)
             return 0
-        waits.judge(seen.answers)
-        samples = seen.samples
+        waits.judge(collected.answers)
+        samples = collected.samples
     return _print(samples, waits, options) or _complained(complaint)
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 from spawnlaunch import witness
 from spawnlaunch.__main__ import is_alone
 from spawnlaunch.base import errors, printing
-from spawnlaunch.bench import bench_request, command_line, launcher_arms
+from spawnlaunch.bench import bench_request, command_line
 from spawnlaunch.binding import placement
 from spawnlaunch.world import identity, managers
 
@@ -29,7 +29,7 @@ def main() -> int:
     argv = sys.argv[1:]
     if sys.stdout is None:
         printing.print_error(
-            "stdout is closed; type --json FILE >/dev/null to keep a file alone", command_line.NAME
+            "stdout is closed; use --json FILE >/dev/null to keep a file alone", command_line.NAME
         )
         return os.EX_IOERR
     try:
@@ -79,14 +79,14 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: boo
         from spawnlaunch import apart
 
         raise SystemExit(apart.run(*words))
-    os.environ[launcher_arms.BEGAN] = str(time.monotonic() - bench_request.age_s())
+    os.environ[bench_request.BEGAN] = str(time.monotonic() - bench_request.age_s())
     os.execv(sys.executable, [sys.executable, "-m", "spawnlaunch", *words])
 
 
 def _end_in_time(options: bench_request.BenchRequest) -> None:
     """End in time: on a busy machine the import of torch alone may take longer than the budget."""
     began = os.environ.setdefault(
-        launcher_arms.BEGAN, str(time.monotonic() - bench_request.age_s())
+        bench_request.BEGAN, str(time.monotonic() - bench_request.age_s())
     )
     used_s = time.monotonic() - float(began)
     if options.rounds:

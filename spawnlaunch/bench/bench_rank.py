@@ -18,10 +18,8 @@ from spawnlaunch.bench import (
     recommendation,
     results,
     rounds,
-    samples_file,
-    take,
 )
-from spawnlaunch.bench.here import RankOnNode, look
+from spawnlaunch.bench.rank_on_node import RankOnNode, look
 
 
 class OutputError(Exception):
@@ -51,8 +49,9 @@ def _as_member(
     error = ""
     try:
         agreed = agree.agree(options, here, group)
-        me = take.Participant(options, here, group, agreed)
-        status = _take_part(me)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time themselves
+        bench = rounds.Bench(options, here, group, agreed)
+        status = _measure_as_first(bench) if group.rank == 0 else _measure(bench)
     except errors.UsageError as refusal:
         status, error = 2, str(refusal)
     except forked_sample.FailedError as failure:
@@ -83,34 +82,26 @@ def _as_member(
     return status
 
 
-def _take_part(me: take.Participant) -> int:
-    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time themselves
-    return _as_first(me) if me.group.rank == 0 else _as_other(me)
-
-
-def _as_other(me: take.Participant) -> int:
+def _measure(bench: rounds.Bench) -> int:
     """Measure on a rank other than 0, and return rank 0's status."""
-    refusal = me.group.tell(None)
-    if refusal:
+    if refusal := bench.group.tell(None):
         raise errors.UsageError(refusal)
-    rounds.Bench(me, None).measure_all()
-    return int(me.group.tell(0))
+    bench.measure_all()
+    return int(bench.group.tell(0))
 
 
-def _as_first(me: take.Participant) -> int:
+def _measure_as_first(bench: rounds.Bench) -> int:
     """Measure on rank 0, which writes the file and prints the page."""
-    group, options = me.group, me.options
     try:
-        file = samples_file.Recorder(options.json) if options.json else None
-        if file:
-            file.write(samples_file.BENCH, results.head(me.agreed.result))
+        if bench.options.json:
+            bench.file = results.Recorder(bench.options.json)
+            bench.file.write(results.BENCH, results.head(bench.result))
     except errors.UsageError as refusal:
-        group.tell(str(refusal))
+        bench.group.tell(str(refusal))
         raise
-    group.tell("")
+    bench.group.tell("")
     for signum in forked_sample.ENDING:
         signal.signal(signum, _interrupt)
-    bench = rounds.Bench(me, file)
     try:
         bench.measure_all()
     # A signal to all may reach another rank first.
@@ -121,15 +112,15 @@ def _as_first(me: take.Participant) -> int:
         if isinstance(early, Interruption):
             why = signal.Signals(int(str(early))).name
         bench.result.about["ended_by"] = why
-        _finish(options, file, bench.result)
+        _finish(bench)
         raise
     except errors.UsageError as unwritable:  # the disk is full, and the other ranks do not know it
         printing.print_error(str(unwritable), command_line.NAME)
         raise OutputError from None
-    status = _finish(options, file, bench.result)
+    status = _finish(bench)
     for signum in forked_sample.ENDING:
         signal.signal(signum, signal.SIG_DFL)
-    group.tell(status)
+    bench.group.tell(status)
     return status
 
 
@@ -137,14 +128,13 @@ def _interrupt(signum: int, _frame: Any) -> None:
     raise Interruption(str(signum))
 
 
-def _finish(
-    options: bench_request.BenchRequest, file: samples_file.Recorder | None, done: results.Result
-) -> int:
+def _finish(bench: rounds.Bench) -> int:
     """Write the files, then the page, since its reader may stop early; return the exit status."""
+    options, done = bench.options, bench.result
     found, refusal = recommendation.advise(done, options.chosen), ""
     try:
-        if file:
-            file.write(samples_file.FOUND, results.found(done, found._asdict()))
+        if bench.file:
+            bench.file.write(results.FOUND, results.found(done, found._asdict()))
         if options.plot:
             plot.draw(done, options.plot)
     except errors.UsageError as unwritable:

@@ -150,7 +150,7 @@ def of_command(
     allowed: cpuset.CpuSet = cpuset.EMPTY,
 ) -> Sample:
     """Run the command to its end. A rank that prints no metric has no value."""
-    before = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    before = effort.busy_and_stolen_s(allowed)
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         pid = fork(binding, lambda: _become(words, environ, output))
@@ -163,7 +163,7 @@ def of_command(
     if ended.status != 0:
         how = failures.end_in_words(ended.status)
         return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
-    after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    after = effort.busy_and_stolen_s(allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
     value = took_s if metric is None else last_number(said, metric)
     return Sample({} if value is None else {"": value}, "", cost)

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from spawnlaunch.base import errors, printing
-from spawnlaunch.bench import command_line, recommendation, results, samples_file
+from spawnlaunch.bench import command_line, recommendation, results
 from spawnlaunch.workers import files
 
 ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.35, 1.5, 8.0
@@ -43,4 +43,4 @@ def draw(result: results.Result, path: str) -> None:
         with open(files.opened(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             figure.savefig(file, dpi=150, format=os.path.splitext(path)[1][1:])
     except OSError as error:
-        raise samples_file.unwritable(path, error) from None
+        raise results.unwritable(path, error) from None

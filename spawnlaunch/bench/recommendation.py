@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spawnlaunch.base import cpuset, printing
-from spawnlaunch.bench import arms, command_line, results, rounds, stats
+from spawnlaunch.bench import arms, command_line, results, stats
 
 LEAST = 0.02  # a gain that is worth other flags than the default
 STATUS_UNDECIDED = 3  # of --pick
@@ -123,7 +123,7 @@ def _more(
     if coarse:
         return f"{name} is measured in steps of {stats.DELTA:.0%} or more"
     needed = max(stats.rounds_to_decide(row.comparison) for row in undecided)
-    if needed > rounds.MOST_ROUNDS:
+    if needed > stats.MOST_ROUNDS:
         return f"the noise in {name} is too large for {stats.DELTA:.0%}; measure on a quiet machine"
     if result.about["rounds"]:
         return f"--rounds {needed} would decide {stats.DELTA:.0%} in {name}"

@@ -48,9 +48,9 @@ class Journal(observer.Observer):
             self._sink.put(json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
-        told = workers[0].environ
-        restart = int(told["TORCHELASTIC_RESTART_COUNT"])
-        world = {name: told[name] for name in OF_THE_NODE if name in told}
+        environ = workers[0].environ
+        restart = int(environ["TORCHELASTIC_RESTART_COUNT"])
+        world = {name: environ[name] for name in OF_THE_NODE if name in environ}
         pids = {rank: one.pid for rank, one in running.items()}
         since = {rank: one.since for rank, one in running.items()}
         self.noted("attempt", restart=restart, pids=pids, since=since, world=world)

@@ -124,8 +124,8 @@ def _head(story: Story) -> Iterable[str]:
     if ends and ends[-1]["status"] == 0:
         yield '<p class="well">It ended well, with status 0.</p>'
     for note in story.of_kind("note"):
-        said = f"after {note['time'] - story.began:.0f} s: {note['words']}"
-        yield f'<p class="mark"><b>{words(note["note"])}</b> {words(said)}</p>'
+        line = f"after {note['time'] - story.began:.0f} s: {note['words']}"
+        yield f'<p class="mark"><b>{words(note["note"])}</b> {words(line)}</p>'
     yield from _roll(story)
 
 
@@ -138,31 +138,31 @@ def _roll(story: Story) -> Iterable[str]:
         places.setdefault((group["one"], group["several"]), []).append(rank)
     found = [groups.Group(ranks, True, *where) for where, ranks in places.items()]
     if found:
-        said = "; ".join(
+        lines = "; ".join(
             group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
         )
         after_s = calls[-1]["time"] - story.began
-        yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {said}")}</p>'
+        yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {lines}")}</p>'
 
 
 def _how_it_ended(story: Story) -> list[str]:
-    said = [
+    lines = [
         f"No record of {host} after {_clock(last)} ({last - story.began:.0f} s): it still runs, or "
         "its launcher or its recorder was killed."
         for host, last in story.unended.items()
     ]
-    said += [
+    lines += [
         f"{file}: {count} line{'s' * (count > 1)} cannot be read."
         for file, count in story.lost.items()
     ]
     ends = story.of_kind("end")
     if not ends or ends[-1]["status"] == 0:
-        return said
+        return lines
     end = ends[-1]
     why = f"It exited with {_status(end['status'])}" + (
         f" ({end['cause']})" if end["cause"] else ""
     )
-    return [f"{why}.", *end["words"], *said]
+    return [f"{why}.", *end["words"], *lines]
 
 
 def _picture(start: Mapping[str, Any]) -> str:
@@ -186,7 +186,10 @@ def _attempts(story: Story, until_s: float) -> str:
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
         until = end["time"] if end else story.ended
-        look = FAILED if end and end["status"] and not end["told"] else _look(rank)
+        colour = charts.colour(rank)
+        look = f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
+        if end and end["status"] and not end["told"]:
+            look = FAILED
         bars.append(
             f'<rect x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
             f'height="{height - 4}" {look}/>'
@@ -212,19 +215,14 @@ def _attempts(story: Story, until_s: float) -> str:
 FAILED = 'class="bad" fill="#b30000" stroke="#b30000" fill-opacity="0.9"'
 
 
-def _look(rank: int) -> str:
-    colour = charts.colour(rank)
-    return f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
-
-
-def _beside(left: float, right: float, y: float, said: str, on: str) -> str:
+def _beside(left: float, right: float, y: float, label: str, on: str) -> str:
     """Text after a bar, before it, or on it, as there is room; there it has the class `on`."""
     x, anchor, kind = left + 6, "start", f"last {on}"
     if right + ENDING < charts.WIDTH:
         x, kind = right + 6, "last"
     elif left - ENDING > charts.LEFT:
         x, anchor, kind = left - 6, "end", "last"
-    return charts.text(x, y, said, anchor, f' class="{kind}"')
+    return charts.text(x, y, label, anchor, f' class="{kind}"')
 
 
 def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) -> Iterable[str]:

@@ -163,7 +163,7 @@ def rows(ranks: Sequence[usage.Sample], width: int, sort: str, history: notes.Hi
     key = next(column.key for column in COLUMNS if column.name == sort)
     ordered = sorted(ranks, key=lambda one: (key(one), one.rank, one.host))
     columns = [
-        [_fitted(cell, wide, column) for cell in cells]
+        [cell.ljust(wide) if column.left else cell.rjust(wide) for cell in cells]
         for column, cells, wide in _columns(ordered, width)
     ]
     left = width - sum(len(column[0]) + 1 for column in columns)
@@ -188,18 +188,13 @@ def _columns(ranks: Sequence[usage.Sample], width: int) -> list[tuple[Column, li
 def _trends(ranks: Sequence[usage.Sample], history: notes.History) -> Iterable[list[str]]:
     """Columns of recent use, with their headings."""
     for name, share in TRENDS:
-        shares = [[share(s) for s in [*history.get(one.rank, ())][-LATELY:]] for one in ranks]
-        cells = ["".join(map(_block, each)).rjust(LATELY) for each in shares]
-        if any(each.strip() for each in cells):
-            yield [name.ljust(LATELY), *cells]
-
-
-def _block(share: float | None) -> str:
-    return " " if share is None else BLOCKS[max(0, min(8, round(8 * share)))]
-
-
-def _fitted(text: str, wide: int, column: Column) -> str:
-    return text.ljust(wide) if column.left else text.rjust(wide)
+        cells = [name.ljust(LATELY)]
+        for one in ranks:
+            shares = [share(sample) for sample in [*history.get(one.rank, ())][-LATELY:]]
+            blocks = (" " if s is None else BLOCKS[max(0, min(8, round(8 * s)))] for s in shares)
+            cells.append("".join(blocks).rjust(LATELY))
+        if any(cell.strip() for cell in cells[1:]):
+            yield cells
 
 
 def _cpu(one: usage.Sample) -> str:

@@ -134,11 +134,11 @@ class _Node:
 
     def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
         """The places where this node's workers met, by attempt, from their variables."""
-        told = self.events[0]["explain"]["world"]
+        world = self.events[0]["explain"]["world"]
         known = {
-            "NODE_RANK": told.get("node_rank"),
-            "MASTER_ADDR": told.get("master_addr"),
-            "MASTER_PORT": told.get("master_port"),
+            "NODE_RANK": world.get("node_rank"),
+            "MASTER_ADDR": world.get("master_addr"),
+            "MASTER_PORT": world.get("master_port"),
         }
         attempts = [event for event in self.events if event["kind"] == "attempt"]
         yield from ((one["restart"], {**known, **one["world"]}) for one in attempts)
@@ -146,11 +146,13 @@ class _Node:
             yield 0, known
 
     def _meetings(self) -> set[tuple[str, ...]]:
-        told = self.events[0]["explain"]["world"]
-        if told.get("nnodes") == 1:
+        world = self.events[0]["explain"]["world"]
+        if world.get("nnodes") == 1:
             return set()
         places = {(f"{w['MASTER_ADDR']}", f"{w['MASTER_PORT']}") for _, w in self._worlds()}
-        return {(f"{told.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")}
+        return {
+            (f"{world.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")
+        }
 
     def _seats(self) -> set[tuple[int, str]]:
         """The node's number in each attempt.
@@ -280,18 +282,18 @@ def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     last = next((line for line in reversed(lines) if line["kind"] == "attempt"), None)
     if last is None or not last["pids"]:
         return start
-    told = start["explain"]
-    ranks = [worker["rank"] for worker in told["workers"]]
+    launch = start["explain"]
+    ranks = [worker["rank"] for worker in launch["workers"]]
     first, world = min(last["pids"]), last.get("world", {})
     of_role = int(world.get("ROLE_RANK", first))
     workers = []
-    for worker in told["workers"]:
+    for worker in launch["workers"]:
         i = int(worker["rank"] - min(ranks))
         own = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
         workers.append({**worker, "rank": first + i, "env": {**worker["env"], **own}})
-    size = int(world.get("WORLD_SIZE", told["world"]["world_size"]))
-    placed = {**told["world"], "world_size": size}
-    return {**start, "explain": {**told, "world": placed, "workers": workers}}
+    size = int(world.get("WORLD_SIZE", launch["world"]["world_size"]))
+    placed = {**launch["world"], "world_size": size}
+    return {**start, "explain": {**launch, "world": placed, "workers": workers}}
 
 
 def _first_rank(start: Mapping[str, Any]) -> int:
@@ -321,45 +323,22 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
 def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
     """At most `most` points, with the least and the greatest of those that are left out.
 
-    A value that is not known is None; one that is no finite number is NaN.
+    A value that is not known is None; one that is no finite number is NaN. Of these the first one
+    of each part stays too.
     """
-    are_finite = _all_finite(values)
-    if not are_finite:
-        values = [None if value is None else _number(value) for value in values]
+    values = [None if value is None else _number(value) for value in values]
     if len(values) <= most:
         return list(zip(times, values, strict=True))
     size = -(-3 * len(values) // most)
     points: list[tuple[float, float | None]] = []
-    for i in range(0, len(values), size):
-        group = values[i : i + size]
-        kept = _extremes(group) if are_finite or _all_finite(group) else _known_extremes(group)
-        points += [(times[i + j], group[j]) for j in kept]
+    for begin in range(0, len(values), size):
+        group = range(begin, min(begin + size, len(values)))
+        known = [i for i in group if values[i] == values[i] and values[i] is not None]
+        kept = {choose(known, key=values.__getitem__) for choose in (min, max) if known}
+        if len(known) < len(group):
+            kept.add(min({*group}.difference(known)))
+        points += [(times[i], values[i]) for i in sorted(kept)]
     return points
-
-
-def _extremes(group: Sequence[float]) -> tuple[int, ...]:
-    """The places of the least and the greatest value, in order."""
-    first, second = group.index(min(group)), group.index(max(group))
-    return tuple(sorted({first, second}))
-
-
-def _known_extremes(group: Sequence[Any]) -> list[int]:
-    """The places of the least and the greatest known value, in order.
-
-    The first value that is unknown or no number is there too.
-    """
-    known = [j for j, value in enumerate(group) if value is not None and value == value]
-    places = {next(j for j in range(len(group)) if j not in known)}
-    if known:
-        places |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
-    return sorted(places)
-
-
-def _all_finite(values: Sequence[Any]) -> bool:
-    try:
-        return math.isfinite(math.fsum(values))  # of floats: large integers do not cancel out
-    except (TypeError, OverflowError, ValueError):
-        return False
 
 
 def _number(value: Any) -> float:

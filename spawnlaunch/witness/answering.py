@@ -57,8 +57,8 @@ class Witness:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(address)
         self._listener.listen(8)
-        self._stop, self._is_told_to_stop = socket.socketpair()
-        self._is_told_to_stop.setblocking(False)
+        self._stop, self._stop_end = socket.socketpair()
+        self._stop_end.setblocking(False)
         # A handler of a signal may fork within a fork.
         self._forking, self._running = _thread.RLock(), _thread.allocate_lock()
         self._number = 0  # of the thread
@@ -86,7 +86,7 @@ class Witness:
     def _start_now(self) -> None:
         try:
             with suppress(BlockingIOError):
-                self._is_told_to_stop.recv(1 << 12)
+                self._stop_end.recv(1 << 12)
             _thread.start_new_thread(self._be_witness, ())
         except (OSError, RuntimeError):  # there can be no more threads
             self._running.release()
@@ -131,7 +131,7 @@ class Witness:
     def _leave(self) -> None:
         if self._is_here:
             self._is_here = False
-            for one in (self._listener, self._stop, self._is_told_to_stop):
+            for one in (self._listener, self._stop, self._stop_end):
                 one.close()
 
     def _be_witness(self) -> None:  # by this name its stack is known: hang/groups.py
@@ -157,7 +157,7 @@ class Witness:
         do.
         """
         poll = select.poll()
-        for one in (file, self._is_told_to_stop):
+        for one in (file, self._stop_end):
             poll.register(one, select.POLLIN)
         events = dict(poll.poll(None if within_s is None else within_s * 1e3))
         if select.POLLNVAL in events.values():
@@ -168,17 +168,17 @@ class Witness:
         try:
             client = self._listener.accept()[0]
         except OSError:  # too many files are open: later, perhaps
-            self._events(self._is_told_to_stop, PATIENCE_S)
+            self._events(self._stop_end, PATIENCE_S)
             return
         with client:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
             if is_own and client.fileno() in self._events(client, PATIENCE_S):
-                asked = json.loads(client.recv(1 << 12))
-                client.sendall(self._told(client, asked["seconds"], asked["every"]))
+                question = json.loads(client.recv(1 << 12))
+                client.sendall(self._answer(client, question["seconds"], question["every"]))
 
-    def _told(self, client: socket.socket, seconds: float, every: float) -> bytes:
+    def _answer(self, client: socket.socket, seconds: float, every: float) -> bytes:
         began, until = time.thread_time(), time.monotonic() + min(seconds, MOST_S)
         stacks: dict[tuple[Any, ...], int] = {}
         looks = []

@@ -104,7 +104,7 @@ class Image:
         try:
             self._send((worker, list(ends)), list(ends.values()))
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._named(error) from None
 
     def _send(self, message: object, fds: Sequence[int] = ()) -> None:
         _send(self._socket, message, fds, partial(self._await, select.POLLOUT))
@@ -138,13 +138,13 @@ class Image:
                 raise ConnectionResetError
         except OSError as error:
             machine.kill(self.pid, signal.SIGKILL)  # so its forks become our children
-            return [], failed or self._lost(error)
+            return [], failed or self._named(error)
         now = machine.monotonic()
         for code in (-pid for pid in pids if pid < 0):
             failed = OSError(code, os.strerror(code))
         return [(pid, now) for pid in pids if pid > 0], failed
 
-    def _lost(self, error: OSError) -> OSError:
+    def _named(self, error: OSError) -> OSError:
         """Return the same error, or another for the end or the silence of the image."""
         if not isinstance(error, (ConnectionError, TimeoutError)):
             return error

@@ -51,7 +51,7 @@ def _import(modules: Sequence[str]) -> None:
         try:
             import_module(name)
         except ImportError as error:
-            if _of_theirs(error):
+            if _user_part(error):
                 print_exception(error)
             raise errors.UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
@@ -103,10 +103,12 @@ def _take_on(worker: launches.Worker) -> None:
     inherited = dict(os.environ)
     os.environ.clear()
     os.environ.update(worker.environ)
-    told = worker.environ
-    who = {name: told[name] for name in (environment.MARK, *identity.RANKS) if name in told}
-    machine.show_environment({**who, **environment.changes(told, inherited), **told})
-    named = [os.path.abspath(path) for path in told.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environ = worker.environ
+    shown = {name: environ[name] for name in (environment.MARK, *identity.RANKS) if name in environ}
+    machine.show_environment({**shown, **environment.changes(environ, inherited), **environ})
+    named = [
+        os.path.abspath(path) for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    ]
     sys.path.sort(key=lambda path: path not in named)  # before Python's own: not so in the launcher
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
@@ -204,11 +206,11 @@ def status_of(leaving: SystemExit) -> int:
 
 def print_exception(error: BaseException) -> None:
     """Print the traceback without our frames, and those of the import system above the worker's."""
-    theirs = _of_theirs(error)
+    theirs = _user_part(error)
     sys.excepthook(type(error), error.with_traceback(theirs), theirs)
 
 
-def _of_theirs(error: BaseException) -> TracebackType | None:
+def _user_part(error: BaseException) -> TracebackType | None:
     """The part of the traceback that begins in the user's code."""
     begins = ("<frozen ", os.path.dirname(__file__))
     ends = (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
