@@ -40,11 +40,9 @@ def main() -> int:
         launch = walk.plan(sys.argv[3:], dict(os.environ), (), BLOCKED)
         return walk.go(launch._replace(exit_zero_is_failure=partial(_owes, directory)))
     except Exception as error:
-        line, status = str(error), errors.WRONG_USE
-        if not isinstance(error, errors.UsageError):
-            if os.environ.get("SPAWNLAUNCH_DEBUG"):
-                raise
-            line, status = fatal.fault(error)
+        line, status = fatal.fault(error)
+        if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
+            raise
         _leave(directory, sending.REFUSED, line)
         unable.tell(sys.argv[3:], os.environ, status, line)
         return status
