@@ -52,21 +52,21 @@ in task mode there is none""",
         """Slurm has started 2 tasks
 2 nodes (SLURM_JOB_NUM_NODES)
 SLURM_JOB_ID is missing
-PBS_NODEFILE cannot be read
-PE_HOSTFILE cannot be read
+no list of hosts (PBS_NODEFILE
+no list of hosts (PE_HOSTFILE
 no list of hosts (LSB_HOSTS
 exports no world size
 exports no local world size
 PMI_RANK says rank 7
 exports no number of pods
 exports no host of its first pod
-of the 2 nodes this is
+gives the rank of this node
 names the host of node rank 0
-does not export the host of rank 0
+exports no rank 0 host
 SLURM_DISTRIBUTION=arbitrary
 --nproc gpu is 2 on this node
 rank 0 is on node1
---rdzv-endpoint says b
+--rdzv-endpoint has b
 MASTER_PORT='x'
 cannot be with 2 nodes""",
     ),

@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 
-from spawnlaunch.base import errors, printing, say
+from spawnlaunch.base import errors, say
 from spawnlaunch.base.signals import STOP, signal
 
 STREAMS = ("stdin", "stdout", "stderr")
@@ -84,11 +84,12 @@ def _instead(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execv(sys.executable, (sys.executable, "-m", *why.args))
     if isinstance(why, flags.Page):
-        return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    from spawnlaunch.base import fatal
+        from spawnlaunch.base import commands
+
+        return commands.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
     from spawnlaunch.run import unable
 
-    return fatal.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+    return say.fatal(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
 
 
 def _stop(signum: int, _: object) -> None:

@@ -15,7 +15,7 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-from spawnlaunch.node import hardware, visible
+from spawnlaunch.node import hardware, vendors, visible
 from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import identity, resolve
 
@@ -53,7 +53,7 @@ def plan(
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
-        _refuse_what_this_mode_cannot(request, resolution, environ)
+        _refuse_what_this_mode_cannot(request, resolution)
     resolution, held_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
@@ -73,9 +73,7 @@ def _look(
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
     if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
-        from spawnlaunch.node import unseen  # most launches that count devices find some
-
-        why = unseen.why_none(request.sysfs_root)
+        why = vendors.why_none(request.sysfs_root)
         are_counted = not why or bool(seen.source)
     if word == "auto" and why:
         seen = visible.counting_cpus(seen, why)
@@ -130,35 +128,30 @@ def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     return [silence.HangHelp]
 
 
-def _refuse_what_this_mode_cannot(
-    request: flags.Request, resolution: identity.Resolution, environ: Mapping[str, str]
-) -> None:
+def _refuse_what_this_mode_cannot(request: flags.Request, resolution: identity.Resolution) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and request.no_gang and me.has_several_nodes and not me.is_task:
-        from spawnlaunch.world.managers.slurm import srun
-
         raise errors.FlagsError(
             "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
-            "--no-gang out, or have Slurm start the whole job anew: #SBATCH --requeue, and behind "
-            "srun: " + srun.requeue(request.max_restarts)
+            "--no-gang out"
         )
     if not me.is_task:
         return
     if request.need_parent:
         from spawnlaunch.world import refusals
 
-        manager, n = resolution.managers[0], me.local_world_size
+        line = refusals.launcher_per_node(request, resolution.managers[0], me.local_world_size)
         raise errors.FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
-            "mode there is none; type (all other options as they were, and no -n) one launcher per "
-            "node: " + refusals.launcher_per_node(request, manager, environ, n)
+            "mode there is none; run (all other options as they were, and no -n) one launcher per "
+            f"node: {line}"
         )
     if request.log_dir and request.redirects is None:
         raise errors.FlagsError(
             "--log-dir shows the output too, which needs a launcher that stays above its workers, "
-            "and in task mode there is none; type --redirects 3 as well, for files alone"
+            "and in task mode there is none; use --redirects 3 as well, for files alone"
         )
 
 

@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from spawnlaunch import __version__
-from spawnlaunch.base import errors, nodewide
+from spawnlaunch.base import cpuset, errors
 from spawnlaunch.bench import (
     arms,
     bench_request,
@@ -122,7 +122,7 @@ def _refuse(
     if here.view.rank == 0:  # which writes the files, on its node
         for path in filter(None, (options.json, options.plot)):
             results.check_writable(path, is_read=path == options.json)
-    if nodewide.NODE_CPUS in here.environ and len({view.allowed for view in peers}) > 1:
+    if cpuset.NODE_CPUS in here.environ and len({view.allowed for view in peers}) > 1:
         raise errors.UsageError(
             "the launcher has pinned the ranks before the bench could; use python -m spawnlaunch "
             "--bind none -m spawnlaunch.bench, or leave the launcher out"

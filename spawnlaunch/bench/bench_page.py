@@ -27,8 +27,9 @@ def page(
     if why := result.about.get("ended_by"):
         yield f"ended early by {why}: these are the samples so far"
     yield ""
-    yield from aligned([COLUMNS, *_cells(result)])
-    yield ""
+    if cells := list(_cells(result)):
+        yield from aligned([COLUMNS, *cells])
+        yield ""
     yield from _notes(result, ranks)
     yield ""
     yield from header(result)
@@ -49,8 +50,9 @@ def header(result: results.Result) -> Iterator[str]:
         yield f"load of {node['host']} before the first sample: {node['load']:.1f}"
     for name, why in result.left_out.items():
         yield f"  {name:12} left out: {why}"
-    for name, why in result.not_run.items():
-        yield f"{name} left out: {why}"
+    for why in dict.fromkeys(result.not_run.values()):
+        names = [name for name, its in result.not_run.items() if its == why]
+        yield f"{', '.join(names)} left out: {why}"
 
 
 def _cpus(arm: results.Arm) -> str:
@@ -113,10 +115,14 @@ def _difference(row: results.Row) -> str:
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
     """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
+    if empty := [each.workload.name for each in result.measured if not each.taken]:
+        yield f"without a sample: {', '.join(empty)}"
     for measured in result.measured:
         name = measured.workload.name
         marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
         samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
+        if not measured.taken:
+            continue
         few = "" if measured.rounds >= stats.ENOUGH_ROUNDS else f" of {stats.ENOUGH_ROUNDS}"
         yield f"{name}: {_counted(measured.rounds, 'round')}{few}{samples}"
         for arm, why in measured.failed.items():

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from spawnlaunch.base import errors, printing
+from spawnlaunch.base import commands, errors
 from spawnlaunch.bench import (
     agree,
     bench_page,
@@ -38,7 +38,7 @@ def run(options: bench_request.BenchRequest, environ: Mapping[str, str]) -> int:
     try:
         group = rank_group.join(environ)
     except forked_sample.FailedError as failure:
-        printing.print_error(str(failure), command_line.NAME)
+        commands.print_error(str(failure), command_line.NAME)
         return 1
     return _as_member(options, here, group)
 
@@ -68,7 +68,7 @@ def _as_member(
         group.report_death()
         if here.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        printing.print_error(
+        commands.print_error(
             f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
             "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
             command_line.NAME,
@@ -76,7 +76,7 @@ def _as_member(
         )
         return os.EX_SOFTWARE
     if error and group.rank == 0:
-        printing.print_error(error, command_line.NAME)
+        commands.print_error(error, command_line.NAME)
     with contextlib.suppress(rank_group.RankGoneError):  # no need to wait for that rank
         group.leave()
     return status
@@ -115,7 +115,7 @@ def _measure_as_first(bench: rounds.Bench) -> int:
         _finish(bench)
         raise
     except errors.UsageError as unwritable:  # the disk is full, and the other ranks do not know it
-        printing.print_error(str(unwritable), command_line.NAME)
+        commands.print_error(str(unwritable), command_line.NAME)
         raise OutputError from None
     status = _finish(bench)
     for signum in forked_sample.ENDING:
@@ -143,14 +143,14 @@ def _finish(bench: rounds.Bench) -> int:
     if options.pick:
         with contextlib.suppress(OSError):
             os.write(2, f"{page}\n".encode())
-    elif printing.print_page(page, command_line.NAME):
+    elif commands.print_page(page, command_line.NAME):
         raise OutputError
     if refusal:
-        printing.print_error(refusal, command_line.NAME)
+        commands.print_error(refusal, command_line.NAME)
         return 2
     failures = {why: None for each in done.measured for why in each.failed.values()}
     for why in failures:
-        printing.print_error(why, command_line.NAME)
+        commands.print_error(why, command_line.NAME)
     if options.pick and any(not each.failed for each in done.measured):
         status = recommendation.print_pick(found)
         return 1 if failures and not status else status

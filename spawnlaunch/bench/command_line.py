@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from spawnlaunch.base import arguments, errors
+from spawnlaunch.base import commands, errors
 from spawnlaunch.bench import arms, workloads
 from spawnlaunch.cli import values
 
@@ -37,7 +37,7 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 --pick is undecided; 74 when nothing can be printed."""
 
 
-class _Parser(arguments.Parser):
+class _Parser(commands.Parser):
     def error(self, message: str) -> NoReturn:
         hint = "; a command of yours goes after a --" if message.startswith("unrecognized") else ""
         raise errors.FlagsError(message.removeprefix("argument ") + hint)
@@ -136,7 +136,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seconds",
-        type=_window,
+        type=_duration,
         default=WINDOW_S,
         metavar="S",
         help="how long each sample of a bundled workload is timed; default %(default)s",
@@ -207,7 +207,7 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
         return read(text), ()
     counts = [read(word) for word in words]
     if not all(isinstance(count, int) for count in counts) or sorted(set(counts)) != counts:
-        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; type 1,2,4,8")
+        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; use 1,2,4,8")
     return counts[-1], tuple(counts)
 
 
@@ -228,10 +228,4 @@ def _duration(text: str) -> float:
     with suppress(ValueError):
         if (seconds := values.seconds(text)) > 0:
             return seconds
-    raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
-
-
-def _window(text: str) -> float:
-    if (seconds := _reader(values.seconds)(text)) > 0:
-        return float(seconds)
-    raise ArgumentTypeError(f"{text!r} leaves no time to measure; type a number above 0")
+    raise ArgumentTypeError(f"{text!r} is not a time; use one as 90s, 5m or 1h")

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spawnlaunch.base import cpuset, printing
+from spawnlaunch.base import commands, cpuset
 from spawnlaunch.bench import arms, command_line, results, stats
 
 LEAST = 0.02  # a gain that is worth other flags than the default
@@ -97,8 +97,8 @@ def _inverse(end: float) -> float:
 
 def print_pick(found: Advice) -> int:
     """Print the flags alone, for --pick; return the exit status."""
-    printing.print_error(found.text, command_line.NAME, "advice")
-    status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
+    commands.print_error(found.text, command_line.NAME, "advice")
+    status = commands.print_page(found.flags, command_line.NAME) if found.flags else 0
     return status or (0 if found.is_sure else STATUS_UNDECIDED)
 
 
@@ -171,5 +171,5 @@ def _refusal(
     if not counted[0].rounds:
         more = 2 * result.about["budget_s"]
         name = counted[0].workload.name
-        return f"not decided: {name} had no whole round{busy(result)}; type --budget {more:.0f}s"
+        return f"not decided: {name} had no whole round{busy(result)}; use --budget {more:.0f}s"
     return ""

@@ -256,7 +256,7 @@ class Recorder:
 
 def unwritable(path: str, error: OSError) -> errors.UsageError:
     """The error for a file of the bench that cannot be written."""
-    return errors.UsageError(f"cannot write {path}: {error.strerror}; type another name")
+    return errors.UsageError(f"cannot write {path}: {error.strerror}; use another name")
 
 
 def as_line(taken: Taken) -> dict[str, Any]:
@@ -314,13 +314,13 @@ def check_writable(path: str, *, is_read: bool = False) -> None:
     """Raises UsageError where no file can be written, or read: before a measurement, not after."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path) or (is_read and os.path.exists(path) and not os.path.isfile(path)):
-        raise errors.UsageError(f"{path} is a directory or a device; type the name of a file")
+        raise errors.UsageError(f"{path} is a directory or a device; give the name of a file")
     if not os.path.isdir(folder):
         raise errors.UsageError(
             f"cannot write {path}: there is no directory {folder}; make it first"
         )
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise errors.UsageError(f"cannot write {path}: it is not permitted; type another name")
+        raise errors.UsageError(f"cannot write {path}: it is not permitted; use another name")
 
 
 def read(path: str) -> Result:

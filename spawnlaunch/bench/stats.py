@@ -147,11 +147,6 @@ def _p_value(differences: Floats) -> float:
     return min(1.0, CONSTANT * math.erfc(abs(float(differences.sum())) / root / math.sqrt(2)))
 
 
-def fewest_rounds(level: float) -> int:
-    """The fewest rounds that can reach a level at all: those of equal differences."""
-    return math.floor(quantile(level) ** 2) + 1
-
-
 def rounds_to_decide(found: Comparison) -> int:
     """The rounds that make the interval as narrow as DELTA to either side, if they are as these.
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from spawnlaunch.base import cpuset, records
 from spawnlaunch.binding import cores
-from spawnlaunch.node.devices import VENDORS
+from spawnlaunch.node import hardware
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
 
 
@@ -239,7 +238,7 @@ def step_devices(
     These count one vendor's devices by address. None where the node has no such devices, or the
     numbers are fewer than the tasks: then they may be this task's own devices only.
     """
-    vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
+    vendor = next((v for v in hardware.VENDORS if any(d.vendor == v for d in node.devices)), None)
     devices = [device.number for device in node.devices if device.vendor == vendor]
     if not numbers or len(numbers) < local_tasks or max(numbers) >= len(devices):
         return None

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from spawnlaunch import __version__
-from spawnlaunch.base import cpuset, nodewide, reading
+from spawnlaunch.base import cpuset, reading
 from spawnlaunch.bench import effort
 from spawnlaunch.binding import apply, claims, placement, plan
 from spawnlaunch.binding.cores import count_cores
@@ -140,7 +140,7 @@ def derive(
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
-    divided = environ.get(nodewide.NODE_CPUS) if launched else None
+    divided = environ.get(cpuset.NODE_CPUS) if launched else None
     given = parsed(its.cpus_at_start if divided is None else divided)
     there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
     near = local & there.cpus_to_share if local else given

@@ -78,7 +78,7 @@ class Answer(records.NamedTuple):
 
     rank: int
     is_worker: bool  # and no child of one
-    how: str  # "told by itself", "by py-spy", or why it was not
+    how: str  # "by itself", "by py-spy", or why it was not
     text: str  # the stacks, or else the process that has not shown them
 
 

@@ -80,7 +80,7 @@ class HangHelp(observer.Observer):
             quiet_s = machine.running_s() - self._stopped_at
         elif stopped:
             pids = " ".join(map(str, stopped.values()))
-            self._print_why_not(stopped, f"is stopped; type kill -CONT {pids}")
+            self._print_why_not(stopped, f"is stopped; run kill -CONT {pids}")
             return 0.0
         elif self._output.is_held_up:
             return 0.0

@@ -51,7 +51,7 @@ def without_stacks(pid: int, why: str) -> tuple[str, str]:
         name = proc.stat(str(pid))[1].decode(errors="replace")
     except OSError:
         return why, ""
-    return why, f"in {name}, whose stacks nobody tells\n"
+    return why, f"in {name}, without stacks\n"
 
 
 class Spying:
@@ -105,4 +105,4 @@ class Spying:
             self._hear("by py-spy", text)
         else:
             reason = text.partition("\n")[0].removeprefix("Error: ").rstrip(".")
-            self._hear(*without_stacks(self._pid, f"py-spy: {reason or 'said nothing'}"))
+            self._hear(*without_stacks(self._pid, f"py-spy: {reason or 'printed nothing'}"))

@@ -42,7 +42,7 @@ QUIET_S = 0.1  # after which a process that writes its stacks has written all
 ALL_S = 30.0  # for all processes together
 FILE = "stacks.log"
 INSTEAD = "name another directory with --log-dir; the stacks stand here:"
-BY_ITSELF = "told by itself"
+BY_ITSELF = "by itself"
 
 
 class Target(records.NamedTuple):

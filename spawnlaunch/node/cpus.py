@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
+CAPACITY, HIGHEST_KHZ = "cpu_capacity", "cpufreq/cpuinfo_max_freq"  # of a CPU
 KINDS_OF_INTEL = ("cpu_core", "cpu_atom", "cpu_lowpower")  # the fastest first
 NODE_DIR = "/sys/devices/system/node"
 NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
@@ -115,56 +116,46 @@ def read_kinds(
     root: str, cores: Sequence[cpuset.CpuSet], l3: Sequence[cpuset.CpuSet]
 ) -> tuple[hardware.Kind, ...]:
     """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown."""
-    return (
-        _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
-        or _by_speed(root, cores, "cpu_capacity", "capacity {}".format)
-        or _by_speed(root, cores, "cpufreq/cpuinfo_max_freq", _in_mhz)
-    )
+    kinds = _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
+    for file in (CAPACITY, HIGHEST_KHZ):
+        kinds = kinds if len(kinds) > 1 else _kinds_by_speed(root, cores, file)
+    return tuple(kinds) if len(kinds) > 1 else ()
 
 
 def _kinds_of_intel(
     root: str, online: cpuset.CpuSet, l3: Sequence[cpuset.CpuSet]
-) -> tuple[hardware.Kind, ...]:
+) -> list[hardware.Kind]:
     """The kinds of Intel's hybrid processors; cores of cpu_atom without L3 are low-power cores."""
     fast, small, low = (
         (sysfs.cpus(f"{root}/sys/devices/{name}/cpus") or cpuset.EMPTY) & online
         for name in KINDS_OF_INTEL
     )
     if not fast:
-        return ()
+        return []
     with_l3 = cpuset.EMPTY.union(*l3)
     if fast & with_l3:
         small, low = small & with_l3, low | small - with_l3
     found = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
-    return _if_several([hardware.Kind(name, cpus) for name, cpus in found if cpus])
+    return [hardware.Kind(name, cpus) for name, cpus in found if cpus]
 
 
-def _by_speed(
-    root: str, cores: Sequence[cpuset.CpuSet], file: str, named: Callable[[int], str]
-) -> tuple[hardware.Kind, ...]:
+def _kinds_by_speed(root: str, cores: Sequence[cpuset.CpuSet], file: str) -> list[hardware.Kind]:
     """The kinds by a number in a file of each core's first CPU; empty where a file is missing."""
     speeds: dict[int, cpuset.CpuSet] = {}
     for core in cores:
         speed = sysfs.number(f"{root}{CPU_DIR}/cpu{min(core)}/{file}")
         if not speed:
-            return ()
+            return []
         speeds[speed] = speeds.get(speed, cpuset.EMPTY) | core
     kinds: list[hardware.Kind] = []
     slowest = max(speeds) + 1  # that is of the last kind
     for speed in sorted(speeds, reverse=True):
         if speed < slowest:
-            kinds.append(hardware.Kind(named(speed), cpuset.EMPTY))
+            name = f"capacity {speed}" if file == CAPACITY else f"{speed / 1000:.0f} MHz"
+            kinds.append(hardware.Kind(name, cpuset.EMPTY))
             slowest = int(ALIKE * speed)
         kinds[-1] = kinds[-1]._replace(cpus=kinds[-1].cpus | speeds[speed])
-    return _if_several(kinds)
-
-
-def _if_several(kinds: Sequence[hardware.Kind]) -> tuple[hardware.Kind, ...]:
-    return tuple(kinds) if len(kinds) > 1 else ()
-
-
-def _in_mhz(khz: int) -> str:
-    return f"{khz / 1000:.0f} MHz"
+    return kinds
 
 
 # NUMA nodes
@@ -172,17 +163,24 @@ def _in_mhz(khz: int) -> str:
 
 def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[hardware.Numa, ...]:
     """The NUMA nodes below `root` in the order of their ids, with their online CPUs only."""
-    base = root + NODE_DIR
+    base, gpus = root + NODE_DIR, root + NVIDIA_GPUS
     ids = sysfs.numbers(base, "node")
     if not ids:
         warnings.append(f"{NODE_DIR} is missing: NUMA nodes are not known")
     paths = [f"{base}/node{id}" for id in ids]
     cpus = [online & (sysfs.cpus(f"{p}/cpulist", f"{p}/cpumap") or cpuset.EMPTY) for p in paths]
-    gpu_memory = cpuset.EMPTY if all(cpus) else _gpu_memory_nodes(root)
+    # The nodes that are an NVIDIA GPU's memory, from lines such as `Node:  255`.
+    of_gpus = {
+        sysfs.fields(f"{gpus}/{gpu}/numa_status", ":").get("Node")
+        for gpu in (sysfs.names(gpus) if not all(cpus) else ())
+    }
     nodes = []
     for id, path, own in zip(ids, paths, cpus, strict=True):
-        memory = _memory(path, id)
-        without_cpus = "gpu" if id in gpu_memory else "memory" if memory else "empty"
+        # From a line `Node 0 MemTotal:  131573308 kB`.
+        content = sysfs.text(f"{path}/meminfo") or ""
+        words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
+        memory = int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
+        without_cpus = "gpu" if str(id) in of_gpus else "memory" if memory else "empty"
         distances = _distances(base, path, ids) if len(ids) > 1 else ((id, 10),)
         nodes.append(hardware.Numa(id, own, memory, distances, "cpu" if own else without_cpus))
     return tuple(nodes)
@@ -197,17 +195,3 @@ def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], .
     row = [int(word) for word in words if reading.is_number(word)]
     columns = ids if len(row) == len(ids) else sorted(sysfs.cpus(f"{base}/online") or ids)
     return tuple(zip(columns, row, strict=True)) if len(row) == len(columns) else ()
-
-
-def _memory(path: str, id: int) -> int | None:
-    """The MemTotal of a node in bytes, from a line `Node 0 MemTotal:  131573308 kB`."""
-    content = sysfs.text(f"{path}/meminfo") or ""
-    words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
-    return int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
-
-
-def _gpu_memory_nodes(root: str) -> frozenset[int]:
-    """The NUMA nodes that are an NVIDIA GPU's memory, from lines such as `Node:  255`."""
-    base = root + NVIDIA_GPUS
-    said = [sysfs.fields(f"{base}/{g}/numa_status", ":").get("Node", "") for g in sysfs.names(base)]
-    return frozenset(int(node) for node in said if reading.is_number(node))

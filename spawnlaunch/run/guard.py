@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import errors, events, fatal, machine, records, say, signals
+from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
@@ -66,7 +66,7 @@ def run(
         supervisor = _supervisor(launch, workers, observers, inherited)
         status, fault = carry_out(supervisor, workers), 0
     except errors.UsageError as error:
-        status, fault = fatal.end(error, tell=partial(unable.tell_of, launch)), 0
+        status, fault = say.fatal(error, tell=partial(unable.tell_of, launch)), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
@@ -74,7 +74,7 @@ def run(
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         has_begun = supervisor is not None and supervisor.has_begun
         tell = None if has_begun else partial(unable.tell_of, launch)
-        fatal.end(error, " in the guard", tell=tell)
+        say.fatal(error, " in the guard", tell=tell)
     finally:
         with suppress(OSError):
             if fault:

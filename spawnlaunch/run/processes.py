@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import events, fatal, machine, records, signals
+from spawnlaunch.base import events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
@@ -118,7 +118,7 @@ class Processes:
                 self._watch(worker, pid, since)
         if failed:
             missing = workers[len(self.by_rank) :]
-            self._output.say([f"cannot start {missing[0].name}: {fatal.words(failed)}"])
+            self._output.say([f"cannot start {missing[0].name}: {say.describe_refusal(failed)}"])
             for each in missing:
                 self._note(Running(each, 0, None, machine.monotonic()), os.EX_OSERR)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)

@@ -41,7 +41,7 @@ def daemon_of_many(environ: identity.Environ) -> int | None:
     detected = managers.detect(environ)
     is_alone = bool(detected) and (
         detected[0].kind != identity.TASKS
-        or _answer(lambda manager: manager.world_size(environ), environ) == 1
+        or _answer(lambda manager: manager.world_size(), environ) == 1
     )
     return None if is_alone else proc.nearest(managers.STARTERS)
 
@@ -60,7 +60,7 @@ def refuse(
         unable.tell(argv, environ, errors.WRONG_USE, str(error))
         return
     machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
-    rank = _answer(lambda manager: manager.rank(environ), environ)
+    rank = _answer(lambda manager: manager.rank(), environ)
     is_single_program = all(environ.get(name, "1") == "1" for name in PROGRAMS)
     if rank is None or not (isinstance(error, errors.FlagsError) and is_single_program):
         _lock = _print_for_node(f"{program}: error: {machine.uname().nodename}: {error}\n", daemon)

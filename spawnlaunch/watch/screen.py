@@ -119,9 +119,7 @@ def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
     waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
     waits.finish()
     by_rank = waits.answers.get(ranks[0].launch, {})
-    stacks = [
-        groups.Answer(rank, True, "told by itself", one.threads) for rank, one in by_rank.items()
-    ]
+    stacks = [groups.Answer(rank, True, "by itself", one.threads) for rank, one in by_rank.items()]
     missing = [one for one in ranks if one.rank not in by_rank]
 
     def hear(one: usage.Sample, how: str, text: str) -> None:

@@ -56,10 +56,10 @@ class Step(NamedTuple):
 
 def of(environ: identity.Environ) -> Step | None:
     """The step of this process; None where it has one task, or there is none. Raises UsageError."""
-    if not slurm.STEP.is_present(environ):
+    step = slurm.Step(environ)
+    if not step.is_present():
         return None
-    rank, size = slurm.STEP.rank(environ), slurm.STEP.world_size(environ)
-    host, names = slurm.STEP.own_host(environ), slurm.STEP.node_names(environ)
+    rank, size, host, names = step.rank(), step.world_size(), step.own_host(), step.node_names()
     if not (rank and size and host and names) or size.value == 1:
         return None
     return Step(rank.value == 0, host.value, names.value, environ)

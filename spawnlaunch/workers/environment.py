@@ -18,7 +18,6 @@ STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of al
 STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory of the files that they go to: see witness/
 WITNESS = identity.WITNESS  # its own pid, which its children do not have: see witness/
 TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above it: then it names its own failure
-NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here, for work of one while others wait
 TYPED = "SPAWNLAUNCH_TYPED"  # names of flags that bear on a rank's place, for checks of it
 OMP = "OMP_NUM_THREADS"
 # The secret by which launchers of several nodes know each other; no worker needs it.
@@ -82,7 +81,7 @@ def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
         if manager.has_task_variables and (
             request.rewrite_slurm_env or manager.kind == identity.TASKS
         ):
-            return manager.as_task(resolution.world, i, resolution.environ)
+            return manager.as_task(resolution.world, i)
     return {}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from spawnlaunch.base import cpuset, errors, fatal, machine, reading, say, signals
+from spawnlaunch.base import cpuset, errors, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.cli import flags, parsing, values
@@ -130,7 +130,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         environment.WITNESS: identity.ITS_OWN_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
         environment.TYPED: " ".join(typed) or None,
-        environment.NODE_CPUS: cpuset.format(launch.plan.shared),
+        cpuset.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
@@ -155,7 +155,7 @@ def _worker(
     width = columns - len(prefix) if columns and is_shown else None
     variables = {**shared, environment.COLUMNS: width}
     if not binding.cpus:
-        variables[environment.NODE_CPUS] = None
+        variables[cpuset.NODE_CPUS] = None
     if width:
         size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
         variables |= {name: value for name, value in size.items() if name not in launch.environ}
@@ -306,6 +306,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = fatal.end(error, who=f"{worker.name}: cannot start: ")
+        status = say.fatal(error, who=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

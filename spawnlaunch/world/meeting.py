@@ -39,9 +39,9 @@ def find(
     is_told = address.source == "--master-addr" or is_static
     known = ranks.known_node_rank(it)
     node_rank = -1 if known is None else known.value
-    least = it.typed(
-        "--nnodes", request.nnodes and request.nnodes.least
-    ) or it.any_manager.least_nodes(it.environ)
+    least = (
+        it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.manager.least_nodes()
+    )
     return_s = _return_s(request, starter)
     return Gathering(
         host=address.value,
@@ -78,8 +78,7 @@ def _ports(
 
 def _is_started_again(it: identity.Evidence) -> bool:
     """Whether a manager restarts this launcher if it fails, as Kubernetes restarts pods."""
-    by_manager = it.manager is not None and it.manager.kind == identity.NODES
-    return by_manager or identity.POD in it.environ
+    return it.manager.kind == identity.NODES or identity.POD in it.environ
 
 
 def _is_static(request: flags.Request) -> bool:
@@ -114,7 +113,7 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
     """
     said_s, why = request.return_timeout_s, ""
     if not request.max_restarts:
-        why = "without restarts none may; type --max-restarts N as well"
+        why = "without restarts none may; use --max-restarts N as well"
     elif starter and starter.kind == identity.TASKS and not starter.gives_ranks:
         why = f"{starter.name} starts its tasks once; leave --return-timeout out"
     if why:
@@ -129,13 +128,13 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
 
 def _own_name(it: identity.Evidence) -> str:
     """The name of this node, as in the manager's list of nodes."""
-    name = it.any_manager.own_host(it.environ)
+    name = it.manager.own_host()
     return _short([name.value if name else it.hostname])[0]
 
 
 def _expected(it: identity.Evidence) -> tuple[str, ...]:
     """The names of all nodes, where the manager lists them and no flag overrules it."""
-    hosts = it.any_manager.hosts(it.environ) or it.any_manager.node_names(it.environ)
+    hosts = it.manager.hosts() or it.manager.node_names()
     if hosts is None or ranks.is_overruled(it):
         return ()
     return tuple(_short(hosts.value))

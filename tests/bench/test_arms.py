@@ -120,7 +120,7 @@ def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
         ("smt-off", "'smt-off' is not an arm; use a name, = and flags"),
         ("auto=--smt off", "'auto' is an arm of the bench; choose another name"),
         ("a=--nproc 4", "a: --nproc=4 does not bind; an arm has flags of binding"),
-        ("a=--smt maybe", "a: --smt: invalid choice: 'maybe'"),
+        ("a=--smt maybe", "a: --smt: unknown value 'maybe'"),
         ("a=--bind 'x", "close the quotes"),
         ("a=--loader-workers", "--loader-workers needs a number; use --loader-workers 4"),
         ("a=--bind node train.py", "a: 'train.py' is not a flag; use flags of binding alone"),

@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tm
     assert (done.returncode, done.stdout) == (2, "")
     assert "make it first" in done.stderr
     for name, is_read in ((tmp_path, False), ("/dev/null", True)):
-        with pytest.raises(UsageError, match="is a directory or a device; type the name"):
+        with pytest.raises(UsageError, match="is a directory or a device; give the name"):
             results.check_writable(str(name), is_read=is_read)
 
 

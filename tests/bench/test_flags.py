@@ -51,7 +51,7 @@ def test_flags_alone_are_picked_for_all_workloads_or_some():
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes after a --"),
-        ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
+        ("--budget soon", "--budget: 'soon' is not a time; use one as 90s, 5m or 1h"),
         ("--pick train -- sh", "--pick chooses among bundled workloads"),
         ("--pick train --workloads triad", "train is advised for but not measured"),
         ("--launcher torchrun", "--launcher starts a command of yours; put it after a --"),

@@ -96,7 +96,7 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
         ({"max_restarts": True}, "--max-restarts: 'True' is not a whole number"),
         ({"nproc": object}, "a type cannot be a flag's value; type it as on the command line"),
         ({"quiet": 1}, "--quiet takes no value"),
-        ({"bind": "nod"}, "--bind: 'nod' is no way to bind; choose one of auto, node"),
+        ({"bind": "nod"}, "--bind: unknown value 'nod'; use auto, node"),
         ({"debug": 0}, "debug= is not available here: it needs the terminal"),
         ({"explain": True}, "explain= is not available here: call spawnlaunch.explain_launch"),
         ({"allowed_cpus": "0"}, "--sysfs-root and --allowed-cpus need --explain"),

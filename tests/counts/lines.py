@@ -26,15 +26,14 @@ BESIDE = {
     "top.py": "spawnlaunch top",
     "report.py": "spawnlaunch report",
     "scripts.py": "spawnlaunch scripts",
-    "base/arguments.py": "the command lines of those programs",
+    "base/commands.py": "the command lines and pages of those programs, and the page of --help",
     "apart.py": "a launch in a program that goes on afterwards",
     "cli/programs.py": "the names of those programs as words of ours",
     "calling": "spawnlaunch.launch, called from Python",
     "api.py": "spawnlaunch.launch, called from Python",
     "cli/torchrun": "a name of torchrun's or another launcher's is typed or exported",
     "distributed_launch.py": "python -m spawnlaunch.distributed_launch",
-    "cli/manual.py": "--help and --version",
-    "cli/completion.py": "--completion",
+    "cli/manual.py": "--help, --version and --completion",
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NO_CODE = (

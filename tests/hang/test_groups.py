@@ -28,7 +28,7 @@ LOADS = stack(
 )
 
 
-def worker(rank: int, text: str, how: str = "told by itself") -> Answer:
+def worker(rank: int, text: str, how: str = "by itself") -> Answer:
     return Answer(rank, True, how, text)
 
 
@@ -86,8 +86,8 @@ def test_processes_below_ranks_are_counted_by_themselves():
 
 def test_of_what_tells_no_stacks_the_programs_are_compared():
     how = "py-spy: no answer in 10 s"
-    assert lines([worker(i, "in sh, whose stacks nobody tells\n", how) for i in (0, 1)]) == [
-        f"  ranks 0-1 are in sh, whose stacks nobody tells ({how})"
+    assert lines([worker(i, "in sh, without stacks\n", how) for i in (0, 1)]) == [
+        f"  ranks 0-1 are in sh, without stacks ({how})"
     ]
 
 
@@ -119,4 +119,4 @@ def test_the_main_thread_is_found_wherever_it_stands():
         Frame("<module>", "/home/me/a train.py", 40),
     )
     assert main_stack(SPIED)[0] == Frame("Lock.wait", "/home/me/stuck.py", 37)
-    assert main_stack("in sh, whose stacks nobody tells") == ()
+    assert main_stack("in sh, without stacks") == ()

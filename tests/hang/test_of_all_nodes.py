@@ -76,7 +76,7 @@ def waited_for(answers: dict[int, asked.Testimony]) -> tuple[list[int], str]:
 def test_the_roll_of_all_nodes_is_that_of_their_ranks(nodes: list[list[str]]) -> None:
     ranks = iter(range(100))
     answers = [
-        [groups.Answer(next(ranks), True, "told by itself", stack(line)) for line in node]
+        [groups.Answer(next(ranks), True, "by itself", stack(line)) for line in node]
         for node in nodes
     ]
     told = [

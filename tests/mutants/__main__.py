@@ -80,7 +80,7 @@ OF_PARTS = {
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent",
     "run/unable": "gang/test_absent messages/test_messages",
-    "base/fatal": "run/test_refused_calls run/test_restarts",
+    "base/say": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
     "output/pipes": "output/test_lost_output",

@@ -201,7 +201,7 @@ def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "this is no terminal; type --once"),
+        ((), "this is no terminal; use --once"),
         (("--every", "0"), "'0' is not between 0.1"),
         (("--every", "x"), "'x' is not between 0.1"),
         (("--sort", "colour"), "colour"),

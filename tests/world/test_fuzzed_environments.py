@@ -19,7 +19,9 @@ def has_a_world_or_an_advice(case: Case) -> None:
         except UsageError as error:
             line = str(error)
             plain_line(line)
-            assert "type " in line or "unset " in line or "leave " in line, line
+            assert any(
+                word in line for word in ("use ", "run ", "unset ", "export ", "leave ", "write ")
+            ), line
             return
     me = found.world
     assert me.mode in ("task", "node", "local")

@@ -135,7 +135,7 @@ def test_rank_0_says_that_an_address_is_not_its_own() -> None:
     found = explained("", {**alone, "MASTER_ADDR": "198.51.100.7"})
     assert found.world.master_addr == "198.51.100.7"
     (line,) = of_job(found)
-    assert line.startswith("MASTER_ADDR=198.51.100.7 is no address")
+    assert line.startswith("MASTER_ADDR=198.51.100.7 is not an address")
 
 
 def test_what_is_not_known_here_contradicts_nothing() -> None:

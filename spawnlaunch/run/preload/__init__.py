@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spawnlaunch.base import errors, events, fatal, machine, say, signals
+from spawnlaunch.base import errors, events, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
@@ -55,7 +55,7 @@ class Image:
         except OSError as error:
             raise errors.UsageError(
                 f"--preload {self.modules}: cannot start a process that imports it: "
-                f"{fatal.words(error)}"
+                f"{say.describe_refusal(error)}"
             ) from None
         theirs.close()
         self._socket.settimeout(ANSWER_S)
@@ -176,7 +176,7 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         status = forked.status_of(leaving)
     except BaseException as error:
         if become:
-            status = fatal.end(error, " in the image")
+            status = say.fatal(error, " in the image")
         else:
             forked.print_exception(error)
     finally:
@@ -211,7 +211,7 @@ def _deliver(
         _send(ours, pids)
         status = 0
     except BaseException as error:
-        status = fatal.end(error, " in the image")
+        status = say.fatal(error, " in the image")
     finally:
         machine.exit_now(status)
 
