@@ -104,7 +104,9 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
         if first.code > 0 and {exited.code for exited in listed} == {first.code}:
             yield f"{line}, and so did all other ranks"
             return
-        if first.code == errors.WRONG_USE and all(map(_is_refused, listed)):
+        if first.code == errors.WRONG_USE and all(
+            exited.code == errors.WRONG_USE or _is_stopped(exited) for exited in listed
+        ):  # which met the same error, or were ended before they could
             stopped = _ranks([exited.rank for exited in listed])
             yield f"{line}; the launcher stopped {stopped}" if listed else line
             return
@@ -133,11 +135,6 @@ def _listed(result: failures.LaunchResult) -> list[failures.WorkerExit]:
     return (
         [] if are_alike else [exited for exited in others if exited.code not in (0, -exited.sent)]
     )
-
-
-def _is_refused(exited: failures.WorkerExit) -> bool:
-    """Whether a rank met the first failure's error, or was ended before it could."""
-    return exited.code == errors.WRONG_USE or _is_stopped(exited)
 
 
 def after_restarts(n: int) -> str:

@@ -165,9 +165,14 @@ def _run(
                 lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
             )
         starting.prepare_files(workers, launch.scratch)
-    early = supervisor.preload() if request.preload else None
-    if early:
-        return _ended_early(supervisor, *early), None
+    if early := supervisor.preload() if request.preload else None:
+        status, words = early
+        cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
+        words = words or endings.ended_early(cause, request)
+        say.say([words])
+        signum = -cause.code if cause.kind == "signal" else 0
+        unable.tell_of(launch, status, words.removeprefix("error: "), signum)
+        return failures.LaunchResult(status, cause), None
     if has_gang:
         from spawnlaunch.run import ganged  # most launches are of one node
 
@@ -188,7 +193,11 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         rules = supervisor.rules
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.is_end_requested:
-            supervisor.output.say([_why_not(result.status, final, most - used, most)])
+            others = ",".join(map(str, sorted(final - {result.status}))) or "''"
+            supervisor.output.say([
+                f"no restart after status {result.status}, though {most - used} of {most} are left;"
+                f" to have one, type --no-restart-status {others}"
+            ])  # fmt: skip
         if more is None or rules.has_later_request or not tree.end_all():
             break
         supervisor.loop.turn(0)  # for events that have come in meanwhile
@@ -212,24 +221,6 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         supervisor.note("restart", words=words)
         result = supervisor.run(workers)._replace(restarted=before)
     return result
-
-
-def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
-    others = ",".join(map(str, sorted(final - {status}))) or "''"
-    return (
-        f"no restart after status {status}, though {left} of {most} are left; to have one, type "
-        f"--no-restart-status {others}"
-    )
-
-
-def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.LaunchResult:
-    """Return the result of a launch that ended before its workers were started."""
-    cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
-    words = words or endings.ended_early(cause, supervisor.launch.request)
-    say.say([words])
-    signum = -cause.code if cause.kind == "signal" else 0
-    unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
-    return failures.LaunchResult(status, cause)
 
 
 def _report(supervisor: Supervisor, result: failures.LaunchResult) -> None:
