@@ -105,13 +105,13 @@ def _with_debugged_rank(
     rank, size = launch.request.debug, launch.resolution.world.world_size
     if rank is None or rank >= size:
         raise errors.UsageError(
-            f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
+            f"--debug {rank}: there is no such rank; use one of {cpuset.format(range(size))}"
         )
     if all(worker.rank != rank for worker in workers):
         return launch  # it is on another node
     if not machine.isatty(0):
         raise errors.UsageError(
-            f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
+            f"--debug {rank}: stdin is not a terminal, so no input can come; start it in a "
             "terminal, through ssh with ssh -t"
         )
     say.say([
@@ -144,12 +144,12 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
         _, most = machine.getrlimit()
         if needed <= most or most == machine.UNLIMITED:
             return
-        n, fewer, subject = len(workers), "", "one worker needs"
+        n, remedy, subject = len(workers), "run ", "one worker needs"
         if n > 1:
             fits = max(1, (most - of_guard) * n // (needed - of_guard))
-            fewer, subject = f"--nproc {fits}, or raise the limit: ", f"{n} workers need"
+            remedy, subject = f"use --nproc {fits}, or raise the limit: ", f"{n} workers need"
         raise errors.UsageError(
-            f"{subject} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
+            f"{subject} {needed} open files, and {most} are allowed; {remedy}ulimit -n {needed}"
         )
 
 

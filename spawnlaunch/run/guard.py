@@ -196,7 +196,7 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
             others = ",".join(map(str, sorted(final - {result.status}))) or "''"
             supervisor.output.say([
                 f"no restart after status {result.status}, though {most - used} of {most} are left;"
-                f" to have one, type --no-restart-status {others}"
+                f" to have one, use --no-restart-status {others}"
             ])  # fmt: skip
         if more is None or rules.has_later_request or not tree.end_all():
             break

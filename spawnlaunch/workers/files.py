@@ -171,7 +171,7 @@ def remove_scratch(directory: str) -> None:
     except OSError as error:  # most are empty
         remove_tree(directory)
         if machine.lexists(directory):
-            say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
+            say.say([f"cannot remove {directory}: {error.strerror}; run rm -r {directory}"])
 
 
 def remove_tree(directory: str) -> None:

@@ -46,7 +46,7 @@ def choose_directories(
     if base is None:
         if world.is_task:
             raise errors.UsageError(
-                "--redirects needs a place for the files of all tasks; type --log-dir DIR as well"
+                "--redirects needs a place for the files of all tasks; use --log-dir DIR as well"
             )
         base = os.path.join(os.path.dirname(scratch), f"logs-of-{os.path.basename(scratch)}")
         lines = [f"--redirects without --log-dir DIR: the streams are kept in {base}"]
@@ -116,7 +116,7 @@ def _check_filters(request: flags.Request, world: identity.World) -> None:
     ):
         if chosen and min(chosen) >= size:
             raise errors.UsageError(
-                f"{flag} {cpuset.format(chosen)}: there is no such rank; type some of "
+                f"{flag} {cpuset.format(chosen)}: there is no such rank; use some of "
                 f"{cpuset.format(range(size))}"
             )
 
