@@ -202,9 +202,13 @@ def _longest_step(meetings: Sequence[_Meeting]) -> int:
 def _spans(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
     """The spans of each rank; overlapping ones are merged."""
     spans: dict[int, list[Span]] = {rank: [] for rank in ranks}
-    for rank, span in found:
-        spans[rank].append(span)
-    return {rank: _merged(each) for rank, each in spans.items()}
+    for rank, (begin, end) in sorted(found):
+        own = spans[rank]
+        if own and begin <= own[-1][1]:
+            own[-1] = own[-1][0], max(end, own[-1][1])
+        else:
+            own.append((begin, end))
+    return spans
 
 
 class _Meeting(records.NamedTuple):
@@ -359,7 +363,8 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
     others = [each for each in others if each]
     if not own or not others:
         return ""
-    usual = {place: _median(each.get(place, 0.0) for each in others) for place in own}
+    half = (len(others) - 1) // 2
+    usual = {place: sorted(each.get(place, 0.0) for each in others)[half] for place in own}
     most = max(own, key=lambda place: own[place] - usual[place])
     return most if own[most] - usual[most] >= late / 3 else ""
 
@@ -370,17 +375,6 @@ def _profile(answer: asked.Testimony) -> dict[str, float]:
         return {}
     places = Counter(look.place for look in answer.looks if look.place)
     return {place: count / len(answer.looks) for place, count in places.items()}
-
-
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    """The spans, merged where they overlap."""
-    merged: list[Span] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
 
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
@@ -399,12 +393,6 @@ def _within(spans: Sequence[Span], part: Span) -> list[Span]:
     first = bisect_right(spans, part[0], key=itemgetter(1))
     behind = bisect_left(spans, part[1], key=itemgetter(0))
     return [(max(b, part[0]), min(e, part[1])) for b, e in spans[first:behind]]
-
-
-def _median(numbers: Iterable[float]) -> float:
-    """The lower of the two medians."""
-    ordered = sorted(numbers)
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def _length(spans: Iterable[Span]) -> int:

@@ -16,6 +16,7 @@ a debugger holds one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from spawnlaunch.base import machine
 from spawnlaunch.cli import flags
@@ -108,13 +109,6 @@ class HangHelp(observer.Observer):
         lost_s = machine.monotonic() - machine.running_s()
         gap_s, self._lost_s = lost_s - self._lost_s, lost_s
         for path in self._files:
-            age_s = max(0.0, machine.time() - _changed(path) - gap_s)
-            self._since = max(self._since, machine.running_s() - age_s)
-
-
-def _changed(path: str) -> float:
-    """The time at which a file was last written to, in seconds since 1970."""
-    try:
-        return machine.stat(path).st_mtime
-    except OSError:
-        return 0.0
+            with suppress(OSError):
+                age_s = max(0.0, machine.time() - machine.stat(path).st_mtime - gap_s)
+                self._since = max(self._since, machine.running_s() - age_s)

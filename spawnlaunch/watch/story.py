@@ -247,8 +247,8 @@ def _waited_for_among_nodes(nodes: Sequence[_Node]) -> Iterator[dict[str, Any]]:
     before, last = {one.rank for one in verdicts[0].culprits}, verdicts[-1]
     named = [one for one in last.culprits if one.is_hang or one.rank in before]
     when = min(one.when for one in answers[-1].values()) / 1e9
-    for note in culprits.notes(last._replace(culprits=named)):
-        words = f"{note.words}, of the ranks of all nodes"
+    for note in culprits.notes(last._replace(culprits=named, uncertain_s=0.0)):
+        words = f"{note.words} (of the ranks of all nodes; clocks within {1e3 * CLOCKS_S:.0f} ms)"
         yield {"kind": "note", "time": when, "rank": note.rank, "note": note.kind, "words": words}
 
 

@@ -79,17 +79,14 @@ class Witness:
             # A signal that the script has blocked, to wait for it, must not come to the thread.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             if self._is_here and self._is_wanted and self._running.acquire(False):
-                self._start_now()
+                try:
+                    with suppress(BlockingIOError):
+                        self._stop_end.recv(1 << 12)
+                    _thread.start_new_thread(self._be_witness, ())
+                except (OSError, RuntimeError):  # there can be no more threads
+                    self._running.release()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    def _start_now(self) -> None:
-        try:
-            with suppress(BlockingIOError):
-                self._stop_end.recv(1 << 12)
-            _thread.start_new_thread(self._be_witness, ())
-        except (OSError, RuntimeError):  # there can be no more threads
-            self._running.release()
 
     def _before_fork(self) -> None:
         if not self._is_here:
@@ -137,7 +134,8 @@ class Witness:
     def _be_witness(self) -> None:  # by this name its stack is known: hang/groups.py
         self._number = _thread.get_native_id()
         try:
-            while self._is_wanted and self._is_ready(self._listener):
+            # The thread is to end where another event comes too.
+            while self._is_wanted and self._events(self._listener) == {self._listener.fileno()}:
                 with suppress(Exception):  # of the client, or of torch: the worker goes on
                     self._hear()
         except OSError:  # closed
@@ -145,10 +143,6 @@ class Witness:
         finally:
             self._running.release()
             self._start()
-
-    def _is_ready(self, file: Any, within_s: float | None = None) -> bool:
-        """Whether the file can be read; False where the thread is to end, or the time is over."""
-        return self._events(file, within_s) == {file.fileno()}
 
     def _events(self, file: Any, within_s: float | None = None) -> set[int]:
         """Wait for the file, and for the end of the thread; the result is which of them has come.

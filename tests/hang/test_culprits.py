@@ -1,5 +1,6 @@
 """Who is waited for, in generated trainings: those that are late in each step, and nobody else."""
 
+import json
 from collections.abc import Callable
 from random import Random
 
@@ -140,6 +141,26 @@ def test_who_has_left_its_group_is_missed_only_where_others_wait_in_it():
             told[rank] = each._replace(when=each.when + 60_000 * MS, record=record)
         verdict = culprits.judged(told)
         assert [one.rank for one in verdict.culprits] == ([] if are_over else [left]), seed
+
+
+def test_what_a_rank_did_after_another_had_answered_does_not_count():
+    early, late = answers(Training(2, 100)), answers(Training(2, 700))
+    verdict = culprits.judged({0: early[0], 1: late[1]})
+    assert not verdict.culprits
+    assert verdict.shares == culprits.judged(early).shares
+
+
+def test_an_answer_that_another_node_reads_is_the_same_by_its_clock():
+    for answer in answers(Training(2, 30)).values():
+        sent = json.loads(json.dumps(asked.as_json(answer)))
+        assert asked.from_json(sent) == answer
+        later = asked.from_json(sent, 5)
+        assert later.until(answer.when + 4).looks == later.looks
+        assert [call.when - 5 for call in later.record.calls] == [
+            call.when for call in answer.record.calls
+        ]
+        few = asked.from_json(json.loads(json.dumps(asked.as_json(answer, 3)))).record
+        assert (few.calls, few.is_whole) == (answer.record.calls[-3:], False)
 
 
 CALLS = st.builds(

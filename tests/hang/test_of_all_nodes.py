@@ -133,7 +133,7 @@ def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Pat
     assert any(re.match(of_all, roll) for roll in rolls), rolls
     assert re.search(
         r"<b>waited for</b> after \d+ s: the others wait for rank 3, \S+ s so far, before "
-        r"of_several_nodes.py:31 \(all_reduce\); it is at of_several_nodes.py:26 \(clocks within "
-        r"10.0 ms\), of the ranks of all nodes<",
+        r"of_several_nodes.py:31 \(all_reduce\); it is at of_several_nodes.py:26 "
+        r"\(of the ranks of all nodes; clocks within 10 ms\)<",
         report.stdout,
     ), report.stdout

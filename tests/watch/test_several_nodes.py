@@ -67,8 +67,8 @@ def test_the_page_names_the_rank_that_those_of_all_nodes_wait_for(tmp_path: Path
     for rank in (2, 3):
         assert re.search(
             rf"<b>waited for</b> after [^<]*: the others wait for rank {rank}, \d+ ms of each "
-            r"\d+ ms, before train.py:88 \(all_reduce\); it is at train.py:31 \(clocks within "
-            r"10.0 ms\), of the ranks of all nodes</p>",
+            r"\d+ ms, before train.py:88 \(all_reduce\); it is at train.py:31 "
+            r"\(of the ranks of all nodes; clocks within 10 ms\)</p>",
             record.page,
         )
     answers_file.write_text('{"179": {"2": {}}}')
