@@ -20,8 +20,8 @@ from . import checkpoint, distributed, saving
 from .config import Config
 from .data import Readers, described
 from .distributed import World, peak_bytes, pick_device
+from .ending import interrupt_saves, noted
 from .errors import RefusedError, StoppedError, advice, shared_refusal
-from .exit import interrupt_saves, noted
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .saving import EVALUATION, METRICS, Saver, begin, claim
