@@ -15,13 +15,8 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-<<<<<<< HEAD
 from spawnlaunch.node import devices, hardware, visible
-from spawnlaunch.workers import launches, starting
-=======
-from spawnlaunch.node import hardware, vendors, visible
 from spawnlaunch.workers import files, launches, starting
->>>>>>> main
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
