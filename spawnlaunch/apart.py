@@ -228,4 +228,4 @@ def _tell_how_to_debug(words: tuple[str, ...]) -> None:
     if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:
         module = ("-m",) if "-m" in names else ()
         line = shlex.join([*flags.HERE.split(), *DEBUG, *module, *program])
-        tell_unfollowed(f"type {line} and attach to its port")
+        tell_unfollowed(f"run {line} and attach to its port")

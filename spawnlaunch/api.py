@@ -55,11 +55,11 @@ DEBUG = (
 NOT_HERE = {
     "--help": "help(spawnlaunch.launch) is for a function",
     "--version": "spawnlaunch.__version__ has it",
-    "--completion": "it is for a shell; type spawnlaunch --completion bash",
+    "--completion": "it is for a shell; run spawnlaunch --completion bash",
     "-m": "it is for modules; a function of a module is launched as any other",
     "--no-python": "it is for programs; call subprocess.run in the function",
     "--local-rank-arg": "it is for scripts; the function reads spawnlaunch.current_world()",
-    "--debug": "it needs the terminal of a command; type spawnlaunch --debug RANK script.py",
+    "--debug": "it needs the terminal of a command; run spawnlaunch --debug RANK script.py",
     "--explain": "call spawnlaunch.explain_launch",
 }
 
@@ -191,7 +191,7 @@ def _number(name: str, otherwise: int | None) -> int:
         return otherwise
     if not is_number(said):
         raise UsageError(
-            f"{name}={excerpt(said)} is not a whole number; type unset {name}, or correct it"
+            f"{name}={excerpt(said)} is not a whole number; unset {name}, or correct it"
         )
     return int(said)
 
@@ -219,7 +219,7 @@ def _words(name: str, value: object) -> list[str]:
     typed = f"--{name.replace('_', '-')}"
     flag = table.spelt(typed)
     if flag is None and not name.isidentifier():
-        raise UsageError(f"{name!r} is no name of a flag; type max_restarts=1 for a flag")
+        raise UsageError(f"{name!r} is no name of a flag; use max_restarts=1 for a flag")
     if flag and flag.name in NOT_HERE:
         raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     if isinstance(value, bool) and flag and flag.read and not callable(flag.read):
@@ -240,6 +240,6 @@ def _text(name: str, value: object) -> str:
         return ",".join(_text(name, each) for each in value)
     kind = type(value).__name__
     raise UsageError(
-        f"{name}={value!r}: a {kind} cannot be a flag's value; type it as on the command line, "
+        f"{name}={value!r}: a {kind} cannot be a flag's value; write it as on the command line, "
         f"{name}='...' (spawnlaunch --help)"
     )

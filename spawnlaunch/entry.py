@@ -57,7 +57,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
 def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
     """Print that a module cannot be loaded, and tell other launchers; return the exit status."""
     words = f"cannot load a module of its own: {error}"
-    more = "the package may have been replaced or removed meanwhile; type the command again"
+    more = "the package may have been replaced or removed meanwhile; run the command again"
     os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
     with suppress(Exception):  # the modules for that may be missing as well
         from spawnlaunch.run import unable
@@ -112,7 +112,7 @@ def _hold_closed() -> tuple[str, ...]:
         except OSError as error:
             if fd:
                 why = f"{name} is closed, and there is no {os.devnull} to have instead"
-                raise errors.UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
+                raise errors.UsageError(f"{why}: {error.strerror}; use {fd}>FILE") from None
             null, other = os.pipe()  # which has come to its end
             os.close(other)
         if null != fd:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] in ("-h", "--help"):
         return commands.print_page(HELP.rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
-        words = f"{' '.join(argv)!r} is none of the scripts; type one of {', '.join(FILES)}"
+        words = f"{' '.join(argv)!r} is none of the scripts; use one of {', '.join(FILES)}"
         commands.print_error(words, NAME)
         return 2
     return commands.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)

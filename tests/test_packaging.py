@@ -105,7 +105,7 @@ def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: P
     }
     wrong = run(python, "-m", "spawnlaunch.scripts", "node.sh", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "type one of alps.sh, " in wrong.stderr
+    assert "use one of alps.sh, " in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(print_page(self.format_help(), self.name))
 
     def error(self, message: str) -> NoReturn:
-        print_error(f"{message}; type {self.prog} --help", self.name)
+        print_error(f"{message}; run {self.prog} --help", self.name)
         raise SystemExit(2)
 
 

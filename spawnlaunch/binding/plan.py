@@ -153,7 +153,7 @@ def _with_memory(
             policy = f"{inherited.mode} {cpuset.format(inherited.nodes)}".strip()
             warnings.append(
                 f"the memory policy {policy} was inherited (numactl, srun --mem-bind) and stays; "
-                "for memory next to each rank's CPUs type --mem-bind preferred"
+                "for memory next to each rank's CPUs use --mem-bind preferred"
             )
             mem_bind = values.NO_MEM
     # Kernels refuse policies by their number of nodes, so the rank with most nodes reports. A task

@@ -34,7 +34,7 @@ except ImportError:
 CALL, REFUSED, ENDED, SAID = "call", "refused", "ended.json", "said"
 UNFINISHED = ".unfinished"
 GUARD = 'if __name__ == "__main__":'
-CLOUDPICKLE = "or type pip install cloudpickle, with which no rank imports the script"
+CLOUDPICKLE = "or run pip install cloudpickle, with which no rank imports the script"
 
 importing: list[str] = []  # in a rank: the script, while it is imported
 
@@ -74,14 +74,14 @@ def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) ->
         )
     if not callable(function):
         raise errors.UsageError(
-            f"{function!r} cannot be called; type launch(function, *args), not function(...)"
+            f"{function!r} cannot be called; use launch(function, *args), not function(...)"
         )
     try:
         data = dumps((function, args))
         script = {} if cloudpickle or b"__main__" not in data else _script()
     except Exception as error:
         named = getattr(function, "__qualname__", repr(function))
-        remedy = "" if cloudpickle else "type pip install cloudpickle, or put it into a module; "
+        remedy = "" if cloudpickle else "run pip install cloudpickle, or put it into a module; "
         raise errors.UsageError(
             f"{named} and its arguments cannot be sent to the workers: {error}; {remedy}make "
             "what cannot be pickled (files, locks, connections) in the function"

@@ -48,14 +48,6 @@ def read_online(root: str) -> cpuset.CpuSet:
     return listed
 
 
-def read_isolated(root: str, online: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The CPUs that isolcpus= or a cpuset's isolated partition has taken from the scheduler.
-
-    CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
-    """
-    return online & (sysfs.cpus(f"{root}{CPU_DIR}/isolated") or cpuset.EMPTY)
-
-
 def read_cores(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
     """The hardware threads of each core; a CPU that no file names is a core."""
     base = f"{root}{CPU_DIR}/cpu"
@@ -73,8 +65,21 @@ def read_packages(root: str, online: cpuset.CpuSet) -> tuple[cpuset.CpuSet, ...]
 
 
 def read_l3(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
-    """The groups of CPUs that share a level 3 cache; some CPUs of hybrid parts have none."""
-    l3 = _groups(online, lambda cpu: _l3_lists(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
+    """The groups of CPUs that share a level 3 cache; some CPUs of hybrid parts have none.
+
+    index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
+    one more level, numbers its caches in another way.
+    """
+
+    def lists_of(cpu: int) -> list[str]:
+        cache, index = f"{root}{CPU_DIR}/cpu{cpu}/cache", "index3"
+        if sysfs.number(f"{cache}/{index}/level") != L3_LEVEL:
+            others = (name for name in sorted(sysfs.names(cache)) if name != index)
+            is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
+            index = next(is_l3, "")
+        return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
+
+    l3 = _groups(online, lists_of)
     if not l3 and not sysfs.names(f"{root}{CPU_DIR}/cpu{min(online)}/cache"):
         warnings.append(
             f"{CPU_DIR}/cpu*/cache is missing: cores are divided without regard to L3 groups"
@@ -95,48 +100,28 @@ def _groups(
     return tuple(groups)
 
 
-def _l3_lists(cache: str) -> list[str]:
-    """The files, below a CPU's directory `cache`, that list the CPUs with the same level 3 cache.
-
-    index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
-    one more level, numbers its caches in another way.
-    """
-    index: str | None = "index3"
-    if sysfs.number(f"{cache}/{index}/level") != L3_LEVEL:
-        others = (name for name in sorted(sysfs.names(cache)) if name != index)
-        is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
-        index = next(is_l3, None)
-    return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
-
-
 # Cores that differ in speed
 
 
 def read_kinds(
     root: str, cores: Sequence[cpuset.CpuSet], l3: Sequence[cpuset.CpuSet]
 ) -> tuple[hardware.Kind, ...]:
-    """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown."""
-    kinds = _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
-    for file in (CAPACITY, HIGHEST_KHZ):
-        kinds = kinds if len(kinds) > 1 else _kinds_by_speed(root, cores, file)
-    return tuple(kinds) if len(kinds) > 1 else ()
+    """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown.
 
-
-def _kinds_of_intel(
-    root: str, online: cpuset.CpuSet, l3: Sequence[cpuset.CpuSet]
-) -> list[hardware.Kind]:
-    """The kinds of Intel's hybrid processors; cores of cpu_atom without L3 are low-power cores."""
+    On hybrid processors of Intel cores of cpu_atom without L3 are low-power cores.
+    """
+    online, with_l3 = cpuset.EMPTY.union(*cores), cpuset.EMPTY.union(*l3)
     fast, small, low = (
         (sysfs.cpus(f"{root}/sys/devices/{name}/cpus") or cpuset.EMPTY) & online
         for name in KINDS_OF_INTEL
     )
-    if not fast:
-        return []
-    with_l3 = cpuset.EMPTY.union(*l3)
     if fast & with_l3:
         small, low = small & with_l3, low | small - with_l3
-    found = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
-    return [hardware.Kind(name, cpus) for name, cpus in found if cpus]
+    of_intel = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
+    kinds = [hardware.Kind(name, cpus) for name, cpus in of_intel if fast and cpus]
+    for file in (CAPACITY, HIGHEST_KHZ):
+        kinds = kinds if len(kinds) > 1 else _kinds_by_speed(root, cores, file)
+    return tuple(kinds) if len(kinds) > 1 else ()
 
 
 def _kinds_by_speed(root: str, cores: Sequence[cpuset.CpuSet], file: str) -> list[hardware.Kind]:

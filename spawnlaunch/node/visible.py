@@ -137,7 +137,7 @@ def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str],
             if not line.startswith(f"{name}={environ[name]}: "):
                 continue
             if found := corrected(environ[name], count):
-                warnings[i] = f"{line}; type export {name}={found}"
+                warnings[i] = f"{line}; export {name}={found}"
                 return f"{name}={found}"
     return ""
 

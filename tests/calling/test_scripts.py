@@ -55,7 +55,7 @@ if __name__ == "__main__":
             launch(*words)
         except UsageError as error:
             assert "cannot be sent to the workers" in str(error), error
-            assert "type pip install cloudpickle" in str(error), error
+            assert "run pip install cloudpickle" in str(error), error
         else:
             print("no error")
     try:
@@ -115,7 +115,7 @@ def test_without_cloudpickle_ranks_run_the_script_under_its_guard(
 def test_without_cloudpickle_a_missing_guard_is_told(tmp_path: Path) -> None:
     done = run(sys.executable, script(tmp_path, UNGUARDED.format(how="start()")))
     assert done.returncode == 1
-    said = 'which calls launch; write that call below if __name__ == "__main__": or type pip'
+    said = 'which calls launch; write that call below if __name__ == "__main__": or run pip'
     assert said in done.stderr
 
 

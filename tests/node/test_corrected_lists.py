@@ -33,8 +33,8 @@ def test_the_first_remedy_is_the_list_and_it_works(value: str, nproc: str):
         said = explain(MACHINE, f"--nproc {nproc}", {"CUDA_VISIBLE_DEVICES": value})["warnings"]
     except errors.UsageError as error:
         said = [str(error)]
-    (line,) = [line for line in said if "CUDA_VISIBLE_DEVICES" in line and "type " in line]
-    remedy = line.partition("; type ")[2]
-    assert remedy.partition(", or ")[0] == f"export CUDA_VISIBLE_DEVICES={listed}"
+    (line,) = [line for line in said if "CUDA_VISIBLE_DEVICES" in line and "export " in line]
+    remedy = line.partition("; export ")[2]
+    assert "export " + remedy.partition(", or ")[0] == f"export CUDA_VISIBLE_DEVICES={listed}"
     told = explain(MACHINE, f"--nproc {nproc}", {"CUDA_VISIBLE_DEVICES": listed})
     assert not any("CUDA_VISIBLE" in line for line in told["warnings"])
