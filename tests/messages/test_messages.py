@@ -155,7 +155,6 @@ def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
 
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
-    "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",
     "needs shtab": "tests/test_completion.py, without it",
