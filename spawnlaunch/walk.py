@@ -109,8 +109,8 @@ def go(launch: launches.Launch) -> int:
     from spawnlaunch import explaining
     from spawnlaunch.watch import journal
 
-    told = explaining.as_json(explaining.Explanation(launch, workers, warnings))
-    with journal.recorded(launch, told) as pipe:
+    explained = explaining.as_json(explaining.Explanation(launch, workers, warnings))
+    with journal.recorded(launch, explained) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
         return front.run(launch, workers, observers)
 

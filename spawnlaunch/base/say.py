@@ -131,9 +131,9 @@ def describe_refusal(error: OSError) -> str:
     if error.errno is None:
         return str(error)
     call, file = _refused_call(error), str(error.filename or "")
-    what = f"{error.strerror or error}{call and file and f': {file}'}"
+    reason = f"{error.strerror or error}{call and file and f': {file}'}"
     hint = HINTS.get(error.errno, SEE_WHERE)
-    return f"the system refuses {call or file or 'a call'}: {what}; {hint}"
+    return f"the system refuses {call or file or 'a call'}: {reason}; {hint}"
 
 
 def _refused_call(error: OSError) -> str:

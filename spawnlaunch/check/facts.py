@@ -146,7 +146,7 @@ def derive(
     near = local & there.cpus_to_share if local else given
     places = [each.local_cpus for each in node.devices if each.local_cpus]
     by_default = _by_default(there, seen, local_rank, environ)
-    told = placement.told_threads(environ)
+    told = placement.threads_by_variable(environ)
     usual = node.cpus_online - node.isolated or node.cpus_online
     isolated = placement.isolated_near(node, places)
     suffices = count_cores(node, isolated) >= _size(local_rank, environ)
