@@ -10,6 +10,8 @@ from spawnlaunch.base import errors, machine
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
+FIRST_WORKER = identity.Fact(0, "first worker of this launcher")
+
 
 def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     """Choose one of the three modes, with its source. Raises UsageError on a contradiction."""
@@ -71,7 +73,7 @@ def _on_one_node(evidence: identity.Evidence) -> identity.Fact:
     kind = evidence.manager.kind
     if kind == identity.TASKS:
         _refuse_several_launchers(evidence)
-    nnodes = _nodes_of_the_manager(evidence) if kind in (identity.TASKS, identity.NODES) else None
+    nnodes = _count_nodes_of(evidence.manager) if kind in (identity.TASKS, identity.NODES) else None
     if nnodes is not None and nnodes.value > 1:
         raise errors.UsageError(
             f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
@@ -106,7 +108,7 @@ def _mode_among_hosts(evidence: identity.Evidence) -> identity.Fact:
     hosts is unknown.
     """
     request, manager = evidence.request, evidence.manager
-    nnodes, tasks = _nodes_of_the_manager(evidence), manager.world_size()
+    nnodes, tasks = _count_nodes_of(evidence.manager), manager.world_size()
     if request.is_by_hand:
         return identity.Fact(identity.NODE, "--nnodes and --node-rank")
     has_several = nnodes is not None and nnodes.value > 1
@@ -131,13 +133,25 @@ def find_ranks(evidence: identity.Evidence, mode: str) -> identity.Facts:
     """Derive rank, sizes and node rank for a mode. Raises UsageError."""
     if mode == identity.TASK:
         return _ranks_of_a_task(evidence)
-    if mode == identity.NODE:
-        return _ranks_of_a_node(evidence)
+    facts = (_ranks_of_a_node if mode == identity.NODE else _ranks_of_this_machine)(evidence)
+    request = evidence.request
+    _check_same(evidence.typed("--world-size", request.world_size), facts["world_size"])
+    by_flag = evidence.typed("--local-world-size", request.local_world_size)
+    _check_same(by_flag, facts["local_world_size"])
+    return facts
+
+
+def _ranks_of_this_machine(evidence: identity.Evidence) -> identity.Facts:
+    """The ranks in local mode: one launcher starts all workers."""
     nproc, alone = _count_workers(evidence), "local mode"
-    rank = identity.Fact(0, "first worker of this launcher")
-    return _of_a_launcher(
-        evidence, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone)
-    )
+    return {
+        "rank": FIRST_WORKER,
+        "world_size": nproc,
+        "local_rank": FIRST_WORKER,
+        "local_world_size": nproc,
+        "node_rank": identity.Fact(0, alone),
+        "nnodes": identity.Fact(1, alone),
+    }
 
 
 def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
@@ -234,30 +248,10 @@ def _ranks_of_a_node(evidence: identity.Evidence) -> identity.Facts:
         first, node_rank = nproc.value, identity.Fact(None, "a spare, which has none")
     else:
         first = node_rank.value * nproc.value
-    rank = identity.Fact(first, f"node rank x {nproc.source}")
-    world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
-    return _of_a_launcher(evidence, rank, world_size, nproc, node_rank, nnodes)
-
-
-def _of_a_launcher(
-    evidence: identity.Evidence,
-    rank: identity.Fact,
-    world_size: identity.Fact,
-    nproc: identity.Fact,
-    node_rank: identity.Fact,
-    nnodes: identity.Fact,
-) -> identity.Facts:
-    """Return the facts of a launcher's workers.
-
-    Raises UsageError where --world-size or --local-world-size differs from the sizes that --nproc
-    gives.
-    """
-    _check_same(evidence.typed("--world-size", evidence.request.world_size), world_size)
-    _check_same(evidence.typed("--local-world-size", evidence.request.local_world_size), nproc)
     return {
-        "rank": rank,
-        "world_size": world_size,
-        "local_rank": identity.Fact(0, "first worker of this launcher"),
+        "rank": identity.Fact(first, f"node rank x {nproc.source}"),
+        "world_size": identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}"),
+        "local_rank": FIRST_WORKER,
         "local_world_size": nproc,
         "node_rank": node_rank,
         "nnodes": nnodes,
@@ -309,16 +303,16 @@ def _why_none(word: str, capacity: identity.Capacity, flag: str) -> str:
     return f"no {kind} is visible here{reason}; {remedy}"
 
 
-def _nodes_of_the_manager(evidence: identity.Evidence) -> identity.Fact | None:
+def _count_nodes_of(manager: identity.Manager) -> identity.Fact | None:
     """The number of nodes: as exported, or of the hosts, or of tasks, one of which is on each."""
-    manager, hosts = evidence.manager, evidence.manager.hosts()
+    hosts = manager.hosts()
     by_list = identity.Fact(len(hosts.value), hosts.source) if hosts else None
     by_tasks = manager.world_size() if manager.kind == identity.TASKS else None
     return identity.first([manager.nnodes(), by_list, by_tasks])
 
 
 def _count_nodes(evidence: identity.Evidence) -> identity.Fact:
-    request, by_manager = evidence.request, _nodes_of_the_manager(evidence)
+    request, by_manager = evidence.request, _count_nodes_of(evidence.manager)
     by_flag = evidence.typed("--nnodes", request.nnodes and request.nnodes.most)
     if by_manager and request.spares:
         n, source = by_manager.value - request.spares, f"{by_manager.source} without --spares"
@@ -339,13 +333,13 @@ def _count_nodes(evidence: identity.Evidence) -> identity.Fact:
 def known_node_rank(evidence: identity.Evidence) -> identity.Fact | None:
     """Return this node's rank, from --node-rank, the manager or a list of hosts; else None."""
     by_flag = evidence.typed("--node-rank", evidence.request.node_rank)
-    return identity.first([by_flag, _node_rank_of_the_manager(evidence) or _position(evidence)])
+    return identity.first([by_flag, _node_rank_of(evidence.manager) or _position(evidence)])
 
 
-def _node_rank_of_the_manager(evidence: identity.Evidence) -> identity.Fact | None:
+def _node_rank_of(manager: identity.Manager) -> identity.Fact | None:
     """Return the manager's node rank; or, with one launcher per node, the launcher's task rank."""
-    by_rank = evidence.manager.rank() if evidence.manager.kind == identity.TASKS else None
-    return identity.first([evidence.manager.node_rank(), by_rank])
+    by_rank = manager.rank() if manager.kind == identity.TASKS else None
+    return identity.first([manager.node_rank(), by_rank])
 
 
 def _position(evidence: identity.Evidence) -> identity.Fact | None:
@@ -366,7 +360,7 @@ def is_overruled(evidence: identity.Evidence) -> bool:
     """
     if evidence.manager.kind == identity.NONE or not evidence.request.is_by_hand:
         return False
-    nnodes, node_rank = _nodes_of_the_manager(evidence), _node_rank_of_the_manager(evidence)
+    nnodes, node_rank = _count_nodes_of(evidence.manager), _node_rank_of(evidence.manager)
     if evidence.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
         return True
     asked = evidence.request.nnodes
