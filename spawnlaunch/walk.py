@@ -1,4 +1,4 @@
-"""A launch from its command line to its workers: who am I, where do I sit, go.
+"""Plan a launch from its command line, and carry it out: who am I, where do I sit, go.
 
 `plan` asks each room one question, in an order that never turns back. The answer is a complete
 value, which is given to the rooms that come later. `go` then acts on the answers: it prints, or
@@ -15,8 +15,8 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-from spawnlaunch.node import hardware, vendors, visible
-from spawnlaunch.workers import launches, starting
+from spawnlaunch.node import devices, hardware, visible
+from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ def plan(
     return starting.complete(launches.Launch(
         request=request, resolution=resolution, environ=environ, hostname=hostname,
         plan=bind_ranks(request, machine, seen, resolution), held_port=held_port, seen=seen,
-        node=machine, scratch=starting.scratch_path(environ), argv=tuple(argv),
+        node=machine, scratch=files.scratch_path(environ), argv=tuple(argv),
         closed=tuple(closed), blocked=blocked, group=os.getpgrp(),
     ))  # fmt: skip
 
@@ -73,7 +73,7 @@ def _look(
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
     if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
-        why = vendors.why_none(request.sysfs_root)
+        why = devices.why_none(request.sysfs_root)
         are_counted = not why or bool(seen.source)
     if word == "auto" and why:
         seen = visible.counting_cpus(seen, why)

@@ -66,24 +66,24 @@ def write(text: str, patience_s: float = PATIENCE_S) -> bool:
     """Write text to stderr; drop text that is not read in time, and return False then."""
     poller = machine.poll()
     poller.register(stream[0], select.POLLOUT)
-    data, left_s = text.encode(errors="backslashreplace"), patience_s
-    while data and left_s > 0:
+    data, until = text.encode(errors="backslashreplace"), machine.running_s() + patience_s
+    while data and (left_s := until - machine.running_s()) > 0:
         began, is_read = machine.monotonic(), True
         with suppress(OSError):  # the system refuses poll
             is_read = bool(poller.poll(left_s * 1000))
+        passed_s = machine.monotonic() - began
+        if passed_s > left_s + LATE_S:  # this process did not run, and perhaps no reader did
+            machine.exclude(passed_s)
         try:
             if is_read:
-                data, left_s = data[machine.write_now(stream[0], data[:PIPE_BUF]) :], patience_s
-                continue
+                data = data[machine.write_now(stream[0], data[:PIPE_BUF]) :]
+                until = machine.running_s() + patience_s
         except BlockingIOError:  # another process has filled the pipe since poll
             pass
         except OSError as error:
             if error.errno != errno.EPIPE:  # EPIPE: the reader has closed its end
                 machine.remembered[UNWRITTEN] = True
             return True
-        passed_s = machine.monotonic() - began
-        if passed_s < left_s + LATE_S:  # else this process did not run, and perhaps no reader did
-            left_s -= passed_s
     return not data
 
 

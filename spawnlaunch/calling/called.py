@@ -24,8 +24,8 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import leftovers, unable
-from spawnlaunch.workers import launches
+from spawnlaunch.run import unable
+from spawnlaunch.workers import files, launches
 
 
 def main(caller: int, directory: str, argv: list[str]) -> int:
@@ -47,7 +47,7 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
         return status
     finally:
         if os.getppid() != caller:
-            leftovers.remove_tree(directory)
+            files.remove_tree(directory)
 
 
 def _has_no_outcome(directory: str, worker: launches.Worker) -> bool:

@@ -161,7 +161,7 @@ NOT_HERE = {
     "a debugger holds": "tests/run/test_stopped.py",
     "a process that imports it": "no process can be forked: root, who runs the tests, always may",
     "the system refuses files in memory": "tests/run/test_refused_calls.py",
-    "; type rm -r ": "likewise, where two calls are refused",
+    "; run rm -r ": "likewise, where two calls are refused",
     "cannot write to our": "tests/output/test_lost_output.py",
     "no CPU is visible here": "tests/world/test_by_word.py, where none is shown",
     "host number ": "the launcher asks for the first host only",

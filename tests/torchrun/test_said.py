@@ -69,7 +69,7 @@ def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
 @pytest.mark.parametrize(
     ("flags", "environ", "said"),
     [
-        (("--max-restarts", 3), {}, "type --no-restart-status 2\n"),
+        (("--max-restarts", 3), {}, "use --no-restart-status 2\n"),
         (("--log-dir", "/dev/null", "--redirects", 3, "--tee", 1), {}, "and all is shown\n"),
         (("--rdzv-conf", "'join_timeout=60,a=1,b=2'"), {}, "--rdzv-conf a, b:"),
         (("--duplicate-stdout-filters", "loss"), {}, "grep"),
