@@ -107,10 +107,10 @@ def go(launch: launches.Launch) -> int:
     if not request.record:
         return front.run(launch, workers, observers)
     from spawnlaunch import explaining
-    from spawnlaunch.watch import begin, journal
+    from spawnlaunch.watch import journal
 
     explained = explaining.as_json(explaining.Explanation(launch, workers, warnings))
-    with begin.recorded(launch, explained) as pipe:
+    with journal.recorded(launch, explained) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
         return front.run(launch, workers, observers)
 
