@@ -262,7 +262,7 @@ def signal_name(signum: int) -> str:
 
 def end_in_words(code: Code) -> str:
     """
-    >>> how_it_ended(7), how_it_ended(-9)
+    >>> end_in_words(7), end_in_words(-9)
     ('exited with status 7', 'died of SIGKILL')
     """
     return f"exited with status {code}" if code >= 0 else f"died of {signal_name(-code)}"

@@ -53,8 +53,9 @@ def hold_by_a_debugger(pid: int) -> Callable[[], None]:
 
     def let_go() -> None:
         libc.ptrace(PTRACE_DETACH, pid, None, None)
-        with suppress(ChildProcessError):  # who was killed meanwhile is told to us first
-            os.waitpid(pid, os.WNOHANG)
+        if pid not in children(os.getpid()):
+            with suppress(ChildProcessError):  # who was killed meanwhile is told to us first
+                os.waitpid(pid, os.WNOHANG)
 
     return let_go
 
