@@ -30,12 +30,12 @@ from benchmarks.memory import pss_mib
 from benchmarks.processes import cpu_s
 from benchmarks.report import Section, Times, cell, goal_of_value
 from spawnlaunch.base.events import Loop
-from spawnlaunch.gang.deadlines import Alarms
-from spawnlaunch.gang.link import Endpoint, Link
-from spawnlaunch.gang.messages import VERSION, Failed, Hello, Start
-from spawnlaunch.gang.server import Server
-from spawnlaunch.gang.settings import Settings, beat_s
-from spawnlaunch.gang.wire import secret_of
+from spawnlaunch.multinode.deadlines import Alarms
+from spawnlaunch.multinode.link import Endpoint, Link
+from spawnlaunch.multinode.messages import VERSION, Failed, Hello, Start
+from spawnlaunch.multinode.server import Server
+from spawnlaunch.multinode.settings import Settings, beat_s
+from spawnlaunch.multinode.wire import secret_of
 from spawnlaunch.outcome.failures import Cause
 from tests.support.ports import free_port
 

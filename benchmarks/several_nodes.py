@@ -26,7 +26,7 @@ from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell, goal, goal_of_value
 from benchmarks.turns import turns
 from spawnlaunch.base import machine
-from tests.gang.namespaces import Network, may_make_namespaces
+from tests.multinode.namespaces import Network, may_make_namespaces
 
 ROUNDS = 12
 HOSTS = "abcd"

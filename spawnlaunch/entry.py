@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
 from spawnlaunch.base import errors, printing, say
 from spawnlaunch.base.signals import STOP, signal
@@ -38,7 +39,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
             for each, how in before_us.items():
                 signal.signal(each, how)
     except KeyboardInterrupt as stopped:
-        from spawnlaunch.run import unable
+        from spawnlaunch.multinode import unable
 
         (signum,) = stopped.args
         # The addresses of the others may be asked of a name server that does not answer.
@@ -60,7 +61,7 @@ def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
     more = "the package may have been replaced or removed meanwhile; type the command again"
     os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
     with suppress(Exception):  # the modules for that may be missing as well
-        from spawnlaunch.run import unable
+        from spawnlaunch.multinode import unable
 
         unable.tell(argv, os.environ, os.EX_OSERR, words)
     return os.EX_OSERR
@@ -71,11 +72,13 @@ def _instead(
 ) -> int:
     """Print a page or an error, or run another program, in place of a launch; return the status."""
     from spawnlaunch.cli import flags  # as `walk`: not before signals are heard
+    from spawnlaunch.multinode import unable
 
+    tell = partial(unable.tell, argv, os.environ)
     if isinstance(why, errors.UsageError):
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
+        shared_errors.refuse(why, os.environ, tell=tell)
         return errors.WRONG_USE
     if isinstance(why, flags.NoWords):
         say.write(str(why))
@@ -86,9 +89,8 @@ def _instead(
     if isinstance(why, flags.Page):
         return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
     from spawnlaunch.base import fatal
-    from spawnlaunch.run import unable
 
-    return fatal.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+    return fatal.end(why, tell=tell)
 
 
 def _stop(signum: int, _: object) -> None:

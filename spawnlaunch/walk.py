@@ -105,7 +105,7 @@ def go(launch: launches.Launch) -> int:
         starting.exec_worker(workers[0], launch.blocked)
     from spawnlaunch.run import front  # no task needs it
 
-    observers = hang_help(launch)
+    observers = watchers(launch)
     if not request.record:
         return front.run(launch, workers, observers)
     from spawnlaunch import explaining
@@ -117,14 +117,19 @@ def go(launch: launches.Launch) -> int:
         return front.run(launch, workers, observers)
 
 
-def hang_help(launch: launches.Launch) -> list[MakeObserver]:
-    """The functions that make the help for hangs in the guard, where a flag asks for it."""
-    if not launch.request.asks_for_stacks:
-        return []
+def watchers(launch: launches.Launch) -> list[MakeObserver]:
+    """The functions that make observers in the guard: of several nodes, and of hangs."""
+    has_hang_help = launch.request.asks_for_stacks
     if launch.resolution.gathering:
-        from spawnlaunch.hang import together
+        from spawnlaunch.multinode import launcher
 
-        return [together.HangOfAll]
+        if not has_hang_help:
+            return [launcher.NodeWorkers]
+        from spawnlaunch.multinode import hangs
+
+        return [launcher.NodeWorkers, hangs.HangOfAll]
+    if not has_hang_help:
+        return []
     from spawnlaunch.hang import silence
 
     return [silence.HangHelp]

@@ -24,7 +24,8 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, fatal, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import removal, unable
+from spawnlaunch.multinode import unable
+from spawnlaunch.run import removal
 from spawnlaunch.workers import launches
 
 

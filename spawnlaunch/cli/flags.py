@@ -230,10 +230,6 @@ class Request(records.NamedTuple):
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,
         f"a node out of reach for this long is lost; default {LOST_AFTER_S:g}", needs_parent=True)
-    return_timeout_s: float | None = _flag(
-        NODES, "--return-timeout", "SECONDS", values.seconds, None,
-        "for a lost launcher to be started again, with --max-restarts, where too few nodes are "
-        "left; default 60, in pods join_timeout, under srun and mpirun 0", needs_parent=True)
     token_file: str | None = _flag(
         NODES, "--token-file", "FILE", values.path, None,
         "a secret that all launchers of the run share (or SPAWNLAUNCH_TOKEN)", needs_parent=True)

@@ -15,8 +15,9 @@ from __future__ import annotations
 from math import inf
 
 from spawnlaunch.base import errors, records
-from spawnlaunch.multinode import messages, ranks, words
+from spawnlaunch.multinode import ranks, words
 from spawnlaunch.multinode.messages import END, FINISHED, READY, RUN, STOP, UNABLE, WAIT, Order
+from spawnlaunch.multinode.ranks import Peer
 from spawnlaunch.outcome import failures
 
 TYPE_CHECKING = False
@@ -64,19 +65,6 @@ STACKS_S = 30.0  # for all nodes to show their stacks
 MISSED = 5  # beats that do not come before a launcher counts as possibly cut off
 YOUNG_S = 30.0  # the hub's first seconds: launchers started with it may still be about to connect
 NEAR_S = 10.0  # for these to connect, and to read that the launch has ended
-
-
-class Peer:
-    """A launcher that has sent a Report, and its part in the last epoch."""
-
-    def __init__(self, conn: int, report: Report, addr: str, is_local: bool, now: float) -> None:
-        self.conn, self.report = conn, report
-        self.addr = report.addr or addr  # its node's address for others
-        self.is_local = is_local  # it is the hub's own launcher
-        self.heard_at, self.unsure_until = now, 0.0
-        self.epoch, self.node_rank = 0, -1  # the last epoch in which it works, and its rank there
-        self.start: Order | None = None  # of that epoch
-        self.order: Order | None = None  # the last one that was sent
 
 
 class Missing(records.NamedTuple):
@@ -202,20 +190,27 @@ class Hub:
             here = (report.host, peer.addr)
             same = [p for p in same if (p.report.host, p.addr) != here]
         why = words.refusal(report, [p.report.host for p in same], self.settings)
-        return failures.Cause("refused", report.host, code=errors.WRONG_USE, words=why) if why else None
+        if why is None:
+            return None
+        return failures.Cause("refused", report.host, code=errors.WRONG_USE, words=why)
 
     def _count_out(self, report: Report, cause: failures.Cause) -> None:
         """Wait no longer for a launcher that cannot take part, unless it is started again.
 
         One whose place another launcher has may have been started twice: that ends nothing.
         """
-        hosts, given = ({getattr(p.report, name) for p in self.peers.values()} for name in ("host", "rank"))
-        is_known = report.host in self._expected and report.host not in hosts
-        is_awaited = is_known if self._expected else report.rank < 0 or report.rank not in given
+        is_awaited = report.rank < 0 or report.rank not in {
+            p.report.rank for p in self.peers.values()
+        }
+        if self._expected:
+            hosts = {peer.report.host for peer in self.peers.values()}
+            is_awaited &= report.host in self._expected and report.host not in hosts
         then = "nobody waits for it, as another one has its place"
         if is_awaited and len(self.peers) < self.settings.total:
             is_final = not report.is_restarted and not (self.epoch and self.settings.can_return)
-            then = "the others go on without it" if is_final else "waiting for it, as it is started again"
+            then = "waiting for it, as it is started again"
+            if is_final:
+                then = "the others go on without it"
             if is_final and self.phase != RUNNING:
                 self._miss(report, cause, self.now)
                 if self._is_impossible():
@@ -246,7 +241,12 @@ class Hub:
         before = ""
         while before != self.phase:
             before = self.phase
-            {JOINING: self._join, RUNNING: self._run, STOPPING: self._stop, ENDED: _nothing}[before]()
+            if self.phase == JOINING:
+                self._join()
+            elif self.phase == RUNNING:
+                self._run()
+            elif self.phase == STOPPING:
+                self._stop()
         self._give_orders()
         return self._due
 
@@ -408,7 +408,8 @@ class Hub:
         if any(self._is_busy(p) or p.report.state == FINISHED for p in working):
             return
         given = self.cause or _lost("")
-        if given.kind == "signal" and self._can_go_on(given) and not self._is_past(self.since + LEAVE_S):
+        is_signal = given.kind == "signal" and self._can_go_on(given)
+        if is_signal and not self._is_past(self.since + LEAVE_S):
             return
         cause = _final_cause(given, self.failures, self.lost)
         used = self._used_after(cause)
@@ -427,7 +428,8 @@ class Hub:
         if cause.kind not in failures.FAULTS:
             return self.used
         final = settings.final if cause.kind == "failure" else frozenset()
-        return failures.used_after(cause, self.used, settings.max_restarts, settings.window_s, final)
+        most, window_s = settings.max_restarts, settings.window_s
+        return failures.used_after(cause, self.used, most, window_s, final)
 
     def _can_go_on(self, cause: failures.Cause) -> bool:
         """Whether enough nodes may remain for another epoch."""
@@ -498,8 +500,12 @@ class Hub:
         """The command lines that start lost launchers again, where nobody else does that."""
         if self.settings.is_restarted or not self.epoch:
             return []
-        lines = [(p.report.host, self.net.line_again(p.report.rank, p.report.nproc)) for p in lost]
-        return [f"{host} was lost; start it there again: {line}" for host, line in lines[: failures.MOST_NAMES]]
+        some = [peer.report for peer in lost[: failures.MOST_NAMES]]
+        return [
+            f"{each.host} was lost; start it there again: "
+            + self.net.line_again(each.rank, each.nproc)
+            for each in some
+        ]
 
     # Orders
 
@@ -510,7 +516,8 @@ class Hub:
         cause, settings = self.cause, self.settings
         is_fault = cause is not None and cause.kind in failures.FAULTS
         grace_s = settings.failure_grace_s if is_fault else settings.grace_s
-        stop = self._share(Order(STOP, self.epoch, grace_s=0.0 if is_hurried else grace_s, cause=cause))
+        left_s = 0.0 if is_hurried else grace_s
+        stop = self._share(Order(STOP, self.epoch, grace_s=left_s, cause=cause))
         end = self._share(Order(END, self.epoch, grace_s=grace_s, cause=cause, status=self.status))
         for peer in self.peers.values():
             order = wait
@@ -531,10 +538,6 @@ class Hub:
         if self._shared.get(order.action) != order:
             self._shared[order.action] = order
         return self._shared[order.action]
-
-
-def _nothing() -> None:
-    pass
 
 
 def _place_of(report: Report) -> object:

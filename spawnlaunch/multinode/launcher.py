@@ -29,7 +29,7 @@ TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
 
 
-class NodeWorkers(observer.Observer):
+class NodeWorkers(observer.Leader):
     """This node's workers; `run` sees the launch to its end."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -39,6 +39,7 @@ class NodeWorkers(observer.Observer):
         assert gathering is not None
         self._name, self._gathering = gathering.name, gathering
         self._order: messages.Order | None = None  # of the epoch that is to start
+        self._link: link.Link | None = None
         self._is_over = self._is_alone = False  # exit was called; the launcher above us is gone
         self._status, self._world_size = 0, 0
         self._lines: list[str] = []  # of the workers of the epoch before
@@ -56,12 +57,11 @@ class NodeWorkers(observer.Observer):
         """
         self._end_all = end_all
         self._meet()
-        self._supervisor.add(self)
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
             for _ in range(2):  # at the second it ends at once, and looks for no hub to tell
                 self._node.signalled(-cause.code or signals.signal.SIGTERM, machine.running_s())
-        self._link.look()
+        self._look()
         while not self._is_over and not self._is_alone:
             order, self._order = self._order, None
             if order is None:
@@ -72,7 +72,6 @@ class NodeWorkers(observer.Observer):
         # In another phase it has refused this launcher.
         while hub and hub.hub.phase == "ended" and not (hub.is_over or self._is_alone):
             loop.turn(TURN_S)
-        self._supervisor.drop(self)
         again = tuple(hub.hub.again) if hub else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 
@@ -211,7 +210,11 @@ class NodeWorkers(observer.Observer):
         """Tell the rules, and hold another port: the socket at the old one may still be open."""
         self._port = host.hold_free_port()
         self._node.ended(is_well, self._port.port, ends)
-        self._link.look()
+        self._look()
+
+    def _look(self) -> None:
+        if self._link:
+            self._link.look()
 
     # What the rules ask for
 
@@ -231,7 +234,7 @@ class NodeWorkers(observer.Observer):
             self._supervisor.rules.silent()
         else:
             self._node.show()
-            self._link.look()
+            self._look()
 
     def tell(self, line: str) -> None:
         if not self._server:
@@ -248,29 +251,29 @@ class NodeWorkers(observer.Observer):
     def told_to_end(self, signum: int) -> None:
         """Tell the other launchers once, and again after a second Ctrl-C."""
         rules = self._supervisor.rules
-        if rules.stage == decisions.RUNNING:
-            return  # Ctrl-C, for the worker that is debugged
+        if rules.stage == decisions.RUNNING or not self._link:
+            return  # Ctrl-C for the worker that is debugged; or `run` finds it
         is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._node.report.leaving:
             self._node.signalled(signum, machine.running_s())
-            self._link.look()
+            self._look()
         if is_again and self._is_over and self._server:
             self._server.close()  # those that have not heard the end will not
 
     def failed(self, failure: failures.Failure) -> None:
         age_s = machine.monotonic() - failure.when
         self._node.failed(failure._replace(when=machine.running_s() - age_s))
-        self._link.look()
+        self._look()
 
     def silent(self, is_silent: bool) -> None:
         self._node.quiet(is_silent)
-        self._link.look()
+        self._look()
 
     def stacks_told(
         self, told: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]
     ) -> None:
         self._node.show(*told)
-        self._link.look()
+        self._look()
 
     def _compare(self, reports: Sequence[messages.Report]) -> None:
         self._supervisor.compare(reports, self._world_size)
@@ -281,6 +284,11 @@ class NodeWorkers(observer.Observer):
             self._server.shut()  # before the workers are dead: its successor may be here
 
     # The end
+
+    def tell_unable(self, status: int, words: str, signum: int = 0) -> None:
+        from spawnlaunch.multinode import unable
+
+        unable.tell_of(self._launch, status, words, signum)
 
     def leave_word(self, result: exits.LaunchResult) -> int:
         """Print the report on the hub's node, and one line on any other.

@@ -4,8 +4,8 @@ SEEKING   it has no hub: connects to the endpoint, again and again
 JOINED    the hub has answered its Report
 LEFT      it has its exit status
 
-Events on this node and orders of the hub change what is known; `reconcile` acts on the difference.
-It closes its connection only when no workers run: so the end of that proves to the hub that none do.
+Events on this node and orders of the hub change what is known; `reconcile` acts on the change.
+It closes its connection only when no workers run: so its end proves to the hub that none do.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Node:
     # What follows
 
     def reconcile(self, now: float) -> float:
-        """Act on the difference between order and node; return when to do so again at the latest."""
+        """Act on the difference of order and node; return when to do so again at the latest."""
         self._now, self._due = now, now + TURN_S
         order, report = self.order, self.report
         has_workers = report.state in (RUNNING, STOPPING)

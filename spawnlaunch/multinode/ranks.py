@@ -1,4 +1,4 @@
-"""The node ranks and the ranks of an epoch, and the names of nodes that are missing. Pure."""
+"""The launchers that the hub knows, their ranks in an epoch, and which are missing. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from spawnlaunch.multinode.hub import Peer
+    from spawnlaunch.multinode.messages import Order, Report
 
 DIGITS = "0123456789"
+
+
+class Peer:
+    """A launcher that has sent a Report, and its part in the last epoch."""
+
+    def __init__(self, conn: int, report: Report, addr: str, is_local: bool, now: float) -> None:
+        self.conn, self.report = conn, report
+        self.addr = report.addr or addr  # its node's address for others
+        self.is_local = is_local  # it is the hub's own launcher
+        self.heard_at, self.unsure_until = now, 0.0
+        self.epoch, self.node_rank = 0, -1  # the last epoch in which it works, and its rank there
+        self.start: Order | None = None  # of that epoch
+        self.order: Order | None = None  # the last one that was sent
 
 
 def natural(host: str) -> tuple[tuple[int, int, str], ...]:

@@ -15,19 +15,18 @@ from functools import partial
 
 from spawnlaunch.base import errors, events, machine, say
 from spawnlaunch.cli import flags, parsing
-from spawnlaunch.multinode import hub, link, messages
-from spawnlaunch.multinode.server import Server
-from spawnlaunch.multinode.settings import settings_of
 from spawnlaunch.outcome import failures
 from spawnlaunch.world import identity, lookup, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from spawnlaunch.multinode import link, messages
     from spawnlaunch.workers import launches
 
 SAID_S = 1.0  # a longer message is printed
 TURN_S = 0.25
-MOST_S = 2 * hub.NEAR_S  # in which it runs: a stopped launcher has still to tell the hub
+NEAR_S = 10.0  # for the hub to be found
+MOST_S = 2 * NEAR_S  # in which it runs: a stopped launcher has still to tell the hub
 
 
 def tell(
@@ -65,6 +64,10 @@ def _tell(
     gathering, run_id = resolution.gathering, resolution.world.run_id
     if gathering is None or request.explain:
         return False
+    from spawnlaunch.multinode import link, messages  # most launches are of one node
+    from spawnlaunch.multinode.server import Server
+    from spawnlaunch.multinode.settings import settings_of
+
     settings = settings_of(request, gathering, request.grace_s, request.failure_grace_s)
     who = machine.urandom(8).hex()
     try:
@@ -74,7 +77,7 @@ def _tell(
         return False  # it would not be believed, or the others cannot find the hub either
     loop = events.Loop()
     where = f"{gathering.host}:{gathering.port}"
-    telling = f"telling the other launchers, which meet at {where}: up to {hub.NEAR_S:g} s"
+    telling = f"telling the other launchers, which meet at {where}: up to {NEAR_S:g} s"
     loop.alarm(lambda: say.say([telling]), SAID_S)
     cause = failures.Cause("unable", gathering.name, code=status, words=words)
     if gathering.is_hub is not False:
@@ -100,7 +103,7 @@ def _tell(
         flags=settings.flags,
     )
     speaker = Speaker()
-    link.Link(loop, endpoint, report, hub.NEAR_S, speaker).look()
+    link.Link(loop, endpoint, report, NEAR_S, speaker).look()
     _turn_until(loop, lambda: speaker.is_over)
     return speaker.is_over and not speaker.found_no_hub
 
@@ -112,7 +115,7 @@ def _found(endpoint: link.Endpoint) -> list[lookup.Found]:
     ask = partial(lookup.find, (endpoint.host,), endpoint.port)
     asked, poller = lookup.Lookup(ask), machine.poll()
     poller.register(asked.fd, select.POLLIN)
-    if not poller.poll(hub.NEAR_S * 1000):
+    if not poller.poll(NEAR_S * 1000):
         asked.end()
         raise OSError("nobody says where it is")
     return asked.found()

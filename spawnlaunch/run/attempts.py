@@ -8,7 +8,7 @@ from functools import partial
 
 from spawnlaunch.base import errors, events, machine, say
 from spawnlaunch.outcome import endings, exits, failures
-from spawnlaunch.run import leftovers, removal, unable
+from spawnlaunch.run import leftovers, removal
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
@@ -48,8 +48,8 @@ def _run(
     The result is how the launch ended, and the function that reports it.
     """
     launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
-    request, has_gang = launch.request, launch.resolution.gathering is not None
-    if not has_gang:  # else they are others' ranks
+    request, leader = launch.request, supervisor.leader
+    if not leader:  # else they are others' ranks
         if request.timeout_s:
             supervisor.loop.alarm(
                 lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
@@ -58,11 +58,8 @@ def _run(
     early = supervisor.preload() if request.preload else None
     if early:
         return _ended_early(supervisor, *early), leave_word
-    if has_gang:
-        from spawnlaunch.run import ganged  # most launches are of one node
-
-        gang = ganged.Gang(supervisor, lambda: end(tree))
-        return gang.run(), gang.leave_word
+    if leader:
+        return leader.run(lambda: end(tree)), leader.leave_word
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
         result = _restarted(result, supervisor)
@@ -130,7 +127,8 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> exits.Launc
     words = words or endings.ended_early(cause, supervisor.launch.request)
     say.say([words])
     signum = -cause.code if cause.kind == "signal" else 0
-    unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
+    if supervisor.leader:
+        supervisor.leader.tell_unable(status, words.removeprefix("error: "), signum)
     return exits.LaunchResult(status, cause)
 
 

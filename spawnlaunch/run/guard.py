@@ -14,7 +14,7 @@ from functools import partial
 from spawnlaunch.base import errors, events, fatal, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import attempts, unable
+from spawnlaunch.run import attempts
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches
@@ -64,14 +64,15 @@ def run(
     except errors.UsageError as error:
         status, fault = errors.WRONG_USE, 0
         say.say([f"error: {error}"])
-        unable.tell_of(launch, status, str(error))
+        if supervisor and supervisor.leader:
+            supervisor.leader.tell_unable(status, str(error))
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
             first = first.__context__
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
-        has_begun = supervisor is not None and supervisor.has_begun
-        tell = None if has_begun else partial(unable.tell_of, launch)
+        leader = supervisor.leader if supervisor and not supervisor.has_begun else None
+        tell = leader.tell_unable if leader else None
         fatal.end(error, " in the guard", tell=tell)
     finally:
         with suppress(OSError):

@@ -64,3 +64,22 @@ class Observer:
 
     def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
         """The launch has ended."""
+
+
+class Leader(Observer):
+    """An observer that decides when workers are started and ended, as on several nodes."""
+
+    def run(self, end_all: Callable[[], bool]) -> exits.LaunchResult:
+        """Run the launch to its end.
+
+        `end_all` kills the processes that workers have left; False: some of them stay.
+        """
+        raise NotImplementedError
+
+    def leave_word(self, result: exits.LaunchResult) -> int:
+        """Report how the launch ended; return the exit status."""
+        raise NotImplementedError
+
+    def tell_unable(self, status: int, words: str, signum: int = 0) -> None:
+        """Tell the other launchers that this one ends before it has had workers."""
+        raise NotImplementedError

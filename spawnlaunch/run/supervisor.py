@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from spawnlaunch.run import preload
-    from spawnlaunch.run.observer import Observer
+    from spawnlaunch.run.observer import Leader, Observer
 
     MakeObserver: TypeAlias = Callable[["Supervisor"], Observer]
 
@@ -51,8 +51,9 @@ class Supervisor:
         self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = events.Loop(self._follow)
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
-        self._has_gang = launch.resolution.gathering is not None
-        is_told = self._has_gang or bool(request.record)
+        self.leader: Leader | None = None  # where several nodes act as one
+        is_of_several = launch.resolution.gathering is not None
+        is_told = is_of_several or bool(request.record)
         hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self._processes = processes.Processes(
@@ -71,14 +72,6 @@ class Supervisor:
         self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
-
-    def add(self, observer: Observer) -> None:
-        """Let the observer hear what happens from now on."""
-        self._observers.append(observer)
-
-    def drop(self, observer: Observer) -> None:
-        """Let the observer hear nothing more."""
-        self._observers.remove(observer)
 
     def run(self, workers: Sequence[launches.Worker]) -> exits.LaunchResult:
         """Start the workers and see them to their end; then `run` may be called again."""
@@ -111,7 +104,7 @@ class Supervisor:
             foreground=foreground,
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say
+            ends_hung=request.on_hang == "kill" and not self.leader,  # else all nodes' say
         )
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)
@@ -271,7 +264,7 @@ class Supervisor:
             observer.exited(one)
         self.rules.exited(one.rank, one.code, one.pid)
         # The failure of a worker alone is the first, without looking for evidence.
-        if one.code and (self.exits[1:] or self.rules.running or self._has_gang):
+        if one.code and (self.exits[1:] or self.rules.running or self.leader):
             host = self.launch.hostname
             self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
             if failure:

@@ -17,9 +17,8 @@ class Gathering(records.NamedTuple):
     most: int
     spares: int
     expected: tuple[str, ...]  # names of nodes, where all are known
-    returns: bool  # the manager of pods restarts a lost launcher; False: only a user does
-    return_s: float | None  # seconds to wait for a lost launcher; 0: none; None: join_timeout
-    again: bool  # the manager restarts this launcher if it fails
+    can_return: bool  # somebody may start a lost launcher again
+    is_restarted: bool  # a manager does, if this launcher fails, as Kubernetes restarts pods
     name: str  # of this node
     master_addr: str  # where the user has named one
     master_port: int  # where the user has named one; 0: a free port

@@ -8,7 +8,6 @@ address.
 
 from __future__ import annotations
 
-from spawnlaunch.base import errors
 from spawnlaunch.world import host, identity, master, ranks
 from spawnlaunch.world.gathering import Gathering
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from spawnlaunch.cli import flags
 
 PORTS_TRIED = 8
-RETURN_TIMEOUT_S = 60.0  # enough for a user to see that a launcher is lost, and to start it again
 TOLD = "told by the hub, once all have come"
 
 
@@ -42,7 +40,8 @@ def find(
     least = it.typed(
         "--nnodes", request.nnodes and request.nnodes.least
     ) or it.any_manager.least_nodes(it.environ)
-    return_s = _return_s(request, starter)
+    # srun and mpirun start a task once, so that waiting for it would waste the allocation.
+    starts_once = starter and starter.kind == identity.TASKS and not starter.gives_ranks
     return Gathering(
         host=address.value,
         port=at,
@@ -53,9 +52,8 @@ def find(
         most=nnodes.value,
         spares=request.spares,
         expected=_expected(it),
-        returns=return_s is None,
-        return_s=request.return_timeout_s if return_s is None else return_s,
-        again=_is_started_again(it),
+        can_return=request.max_restarts > 0 and not starts_once,
+        is_restarted=_is_started_again(it),
         name=_own_name(it),
         master_addr=address.value if is_told and node_rank == 0 else "",
         master_port=master_port,
@@ -107,26 +105,6 @@ def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int) -> boo
     return False
 
 
-def _return_s(request: flags.Request, starter: identity.Manager | None) -> float | None:
-    """Seconds to wait for a lost launcher; 0: none; None: its pod's manager restarts it.
-
-    srun and mpirun start a task once, so that waiting for it would waste the allocation.
-    """
-    said_s, why = request.return_timeout_s, ""
-    if not request.max_restarts:
-        why = "without restarts none may; type --max-restarts N as well"
-    elif starter and starter.kind == identity.TASKS and not starter.gives_ranks:
-        why = f"{starter.name} starts its tasks once; leave --return-timeout out"
-    if why:
-        if said_s:
-            what = "is the time for a lost launcher to come back, and"
-            raise errors.UsageError(f"--return-timeout {said_s:g} {what} {why}")
-        return 0.0
-    if starter and starter.kind == identity.NODES and said_s != 0:
-        return None
-    return RETURN_TIMEOUT_S if said_s is None else said_s
-
-
 def _own_name(it: identity.Evidence) -> str:
     """The name of this node, as in the manager's list of nodes."""
     name = it.any_manager.own_host(it.environ)
@@ -173,8 +151,5 @@ def described(gathering: Gathering) -> str:
     last = f"-{gathering.port + gathering.ports - 1}" if gathering.ports > 1 else ""
     at = f"{gathering.host}:{gathering.port}{last}{here.get(gathering.is_hub, '')}"
     alike = "" if gathering.is_elastic else "; ranks are as shown if each has as many workers"
-    lost = ""
-    if gathering.return_s != 0:
-        within = "join_timeout" if gathering.return_s is None else f"{gathering.return_s:g} s"
-        lost = f"; one that is lost may come back within {within}"
+    lost = "; one that is lost may come back within join_timeout" * gathering.can_return
     return f"the launchers meet at {at}: {n} nodes{spares}{alike}{lost}"

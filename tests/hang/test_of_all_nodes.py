@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spawnlaunch.gang import messages
+from spawnlaunch.multinode import messages
 from spawnlaunch.hang import flight, groups, together
-from tests.gang.launchers import Launchers
+from tests.multinode.launchers import Launchers
 from tests.support.launching import run
 
 NOW_NS = 10**18

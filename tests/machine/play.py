@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-import spawnlaunch.gang
 import spawnlaunch.hang
+import spawnlaunch.multinode
 import spawnlaunch.outcome
 import spawnlaunch.output
 import spawnlaunch.run
@@ -22,8 +22,9 @@ from spawnlaunch.base.say import say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
+from spawnlaunch.multinode import unable
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import front, unable
+from spawnlaunch.run import front
 from spawnlaunch.workers import starting
 from spawnlaunch.workers.launches import Launch
 from spawnlaunch.world.identity import Capacity
@@ -47,7 +48,7 @@ BY_PYTHON = {int(signal.SIGPIPE): signal.SIG_IGN, int(signal.SIGXFSZ): signal.SI
 def _import_all() -> None:
     """What launches import when they need it: else the first that is played is like no other."""
     for package in (
-        spawnlaunch.gang,
+        spawnlaunch.multinode,
         spawnlaunch.hang,
         spawnlaunch.node,
         spawnlaunch.outcome,
@@ -247,7 +248,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
             )
         )
         say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
-        return front.run(launch, starting.make_workers(launch), walk.hang_help(launch))
+        return front.run(launch, starting.make_workers(launch), walk.watchers(launch))
     except UsageError as error:
         say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))

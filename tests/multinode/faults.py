@@ -119,7 +119,8 @@ class Faults:
 
     def comes_back(self, host: Host, after: float, is_sure: bool = False) -> None:
         """Started again, now and then; a hub only by a manager, which starts all of them."""
-        is_started = self.sim.settings.is_restarted if host.number == 0 else self.random.random() < 0.6
+        is_lucky = self.random.random() < 0.6
+        is_started = self.sim.settings.is_restarted if host.number == 0 else is_lucky
         if not (is_started or is_sure):
             return
 

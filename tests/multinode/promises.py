@@ -1,15 +1,15 @@
 """What must hold in a simulation; `Broken` is raised where it does not.
 
-    agree     every world that starts is one that all of its nodes were told alike, once
-    alone     no workers of two worlds run at once (but on a node whose launcher is frozen)
-    first     the failure that is reported was the first, as far as clocks can tell
-    one end   nodes that had no fault of their own end with one status and one cause
-    nothing left   no launcher ends before its workers
-    roll      what nodes say of a hang is compared once, when all have
-    budget    there are no more restarts than are allowed, and each start is counted
-    stay      a node keeps its node rank
-    no wait   nobody waits for a launcher of which the hub knows that it will not come
-    an end    everybody ends, in bounded time and after a bounded number of events
+agree     every world that starts is one that all of its nodes were told alike, once
+alone     no workers of two worlds run at once (but on a node whose launcher is frozen)
+first     the failure that is reported was the first, as far as clocks can tell
+one end   nodes that had no fault of their own end with one status and one cause
+nothing left   no launcher ends before its workers
+roll      what nodes say of a hang is compared once, when all have
+budget    there are no more restarts than are allowed, and each start is counted
+stay      a node keeps its node rank
+no wait   nobody waits for a launcher of which the hub knows that it will not come
+an end    everybody ends, in bounded time and after a bounded number of events
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from spawnlaunch.multinode.hub import ENDED, JOINING, RETURN_S, RUNNING, STACKS_S, STOPPING, Hub
-from spawnlaunch.multinode.messages import FINISHED, READY, RUN, UNABLE, Order, Report
+from spawnlaunch.multinode.messages import FINISHED, READY, UNABLE, Order, Report
 from spawnlaunch.outcome.failures import ABORT, CRASH, LATE_S, OWN, VICTIM, Cause
 
 if TYPE_CHECKING:
@@ -125,9 +125,10 @@ class Promises:
     def launched(self, host: Host, order: Order) -> None:
         sim, world = self.sim, (self.hubs, order.epoch)
         known = self.starts_.get(world, {}).get(host.number)
-        self.check(known and known._replace(stacks=order.stacks) == order, f"agree: {order}, {known}")
+        is_known = known and known._replace(stacks=order.stacks) == order
+        self.check(is_known, f"agree: {order}, {known}")
         self.check(host.workers is None, f"alone: {host.name} has workers already")
-        self.last_port = order.master_port
+        self.last_port = order.master_port if order.node_rank == 0 else self.last_port
         for other in sim.hosts:
             if other.workers and other.workers.world != world:
                 is_frozen = other.number in sim.faults.frozen or sim.faults.has_hub_jumped
@@ -157,8 +158,8 @@ class Promises:
             if not self.sim.settings.window_s and self.hubs == 1:
                 self.check(self.n_faults <= most, f"budget: {self.n_faults} of {most}")
         if hub.phase == RUNNING:
-            newcomers = [p for p in hub.peers.values() if p.epoch != hub.epoch and not p.report.leaving]
-            newcomers = [p for p in newcomers if p.report.state == READY]
+            others = [p.report for p in hub.peers.values() if p.epoch != hub.epoch]
+            newcomers = [r for r in others if r.state == READY and not r.leaving]
             is_ending = any(report.state == FINISHED for report in working)
             is_wanted = newcomers and hub.size < self.sim.settings.most and not is_ending
             self.check(not is_wanted, f"join: nobody takes {newcomers}")
@@ -187,23 +188,25 @@ class Promises:
     def comes(self, host: Host, report: Report) -> None:
         """The hub is about to read a Report."""
         hub, settings = self.sim.hub, self.sim.settings
+        comes_back = report.is_restarted or (hub and hub.epoch and settings.can_return)
         if report.state != UNABLE:
             self.missing.pop(host.number, None)
-        elif hub and hub.phase == JOINING and not (report.is_restarted or (hub.epoch and settings.can_return)):
+        elif hub and hub.phase == JOINING and not comes_back:
             self.missing[host.number] = self.sim.now
 
     def goes(self, host: Host, number: int, is_certain: bool) -> None:
         """The hub is about to hear that a connection has ended."""
         hub = self.sim.hub
         peer = hub.peers.get(number) if hub else None
-        if hub and peer and is_certain and hub.phase == JOINING and not hub.epoch:
-            if not (peer.report.is_restarted or peer.report.leaving):
-                self.missing[host.number] = self.sim.now + RETURN_S
+        is_awaited = hub and is_certain and hub.phase == JOINING and not hub.epoch
+        if is_awaited and peer and not (peer.report.is_restarted or peer.report.leaving):
+            self.missing[host.number] = self.sim.now + RETURN_S
 
     def compared(self, hub: Hub | None, reports: Sequence[Any]) -> None:
         assert hub
         self.sim.seen["compared"] += 1
-        busy = [p for p in hub.peers.values() if p.epoch == hub.epoch and p.report.state not in (READY, FINISHED)]
+        working = [p for p in hub.peers.values() if p.epoch == hub.epoch]
+        busy = [p for p in working if p.report.state not in (READY, FINISHED)]
         is_late = hub.now >= hub._asked_at + STACKS_S
         self.check(is_late or len(reports) == len(busy), "roll: not all have answered")
         self.check(all(report.epoch == hub.epoch for report in reports), "roll: of another epoch")
@@ -228,7 +231,8 @@ class Promises:
             return
         error_s = 2.1 if self.sim.is_slow else 0.08
         own = [f for f in facts if f.kind != VICTIM and (f in mine or f is one)] or mine
-        early = [f for f in own if f.known < one.known - error_s and not goes_before(one, f, error_s)]
+        early = [f for f in own if f.known < one.known - error_s]
+        early = [f for f in early if not goes_before(one, f, error_s)]
         self.check(not early, f"first: {cause}, {facts}")
         if one in mine:
             self.check(one in own, f"first: a victim, {cause}, {facts}")

@@ -12,11 +12,12 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
 from spawnlaunch.multinode.hub import ENDED, NEAR_S, Hub
-from spawnlaunch.multinode.messages import END, RUN, UNABLE, Order, Report, Where
+from spawnlaunch.multinode.messages import RUN, UNABLE, Order, Report, Where
 from spawnlaunch.multinode.node import Node
 from spawnlaunch.outcome.failures import LOST, Cause, Failure
 from tests.multinode.faults import Faults, plan
@@ -173,6 +174,12 @@ class Simulation:
     def at(self, after: float, call: Callable[[], None]) -> None:
         heapq.heappush(self.queue, (self.now + after, next(self.order), call))
 
+    def thawed(self, host: Host, call: Callable[[], None]) -> bool:
+        """Whether a host is not frozen; else the call comes once it is not, in its order."""
+        if host.frozen_until > self.now:
+            heapq.heappush(self.queue, (host.frozen_until, next(self.order), call))
+        return host.frozen_until <= self.now
+
     def say(self, text: str) -> None:
         if self.trace:
             self.trace(f"{self.now:10.4f}  {text}")
@@ -182,12 +189,9 @@ class Simulation:
         life = host.life
 
         def happens() -> None:
-            if host.life == life and host.node:
-                if host.frozen_until > self.now:
-                    self.at(host.frozen_until - self.now, happens)
-                else:
-                    call(host.node)
-                    self.look(host)
+            if host.life == life and host.node and self.thawed(host, happens):
+                call(host.node)
+                self.look(host)
 
         self.at(after, happens)
 
@@ -199,10 +203,7 @@ class Simulation:
             self.at(self.random.uniform(0, 0.003), lambda: self.reconcile(host, life))
 
     def reconcile(self, host: Host, life: int) -> None:
-        if host.life != life:
-            return
-        if host.frozen_until > self.now:
-            self.at(host.frozen_until - self.now, lambda: self.reconcile(host, life))
+        if host.life != life or not self.thawed(host, lambda: self.reconcile(host, life)):
             return
         host.is_dirty = False
         dues = []
@@ -364,10 +365,9 @@ class Simulation:
         target = host if way == "down" else hub_host
         if not connection.is_open[way] or (way == "up" and not (is_here and self.hub)):
             return
-        if target.frozen_until > self.now:
-            wait_s = target.frozen_until - self.now
-            self.at(wait_s, lambda: self.arrive(connection, way, message))
-        elif way == "down":
+        if not self.thawed(target, lambda: self.arrive(connection, way, message)):
+            return
+        if way == "down":
             if host.node and host.connection is connection:
                 host.node.heard(message, host.now)
                 self.look(host)
@@ -379,7 +379,8 @@ class Simulation:
                 self.send(connection, "down", None)
                 return
             self.promises.comes(host, message)
-            self.hub.take(connection.number, message, f"10.0.0.{host.number}", host.number == 0, now)
+            addr, is_local = f"10.0.0.{host.number}", host.number == 0
+            self.hub.take(connection.number, message, addr, is_local, now)
             self.look(hub_host)
 
     def close(self, connection: Connection, end: str) -> None:
@@ -400,11 +401,8 @@ class Simulation:
         """One end learns that the connection has ended."""
         host, hub_host = connection.host, self.hosts[0]
         target = host if end == "down" else hub_host
-        if not connection.is_open[end]:
-            return
-        if target.frozen_until > self.now:
-            wait_s = target.frozen_until - self.now
-            self.at(wait_s, lambda: self.lost(connection, end, is_certain))
+        again = partial(self.lost, connection, end, is_certain)
+        if not connection.is_open[end] or not self.thawed(target, again):
             return
         connection.is_open[end] = False
         if end == "up":
@@ -497,6 +495,7 @@ class Simulation:
         self.at(dies_s, lambda: workers.tell())
         if not is_victim and self.random.random() < 0.5:
             for other in self.hosts:
-                if other is not host and other.workers and other.workers.order.epoch == workers.order.epoch:
+                theirs = other.workers
+                if other is not host and theirs and theirs.world == workers.world:
                     after, its = self.random.uniform(0.001, 0.5), self.random.choice((1, -6))
                     self.at(after, lambda o=other, c=its: self.worker_fails(o, c, True))  # type: ignore[misc]

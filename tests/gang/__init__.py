@@ -1,1 +1,0 @@
-"""The launchers of several nodes: rules in simulation, lines on wires, launchers in namespaces."""
