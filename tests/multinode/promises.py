@@ -126,6 +126,8 @@ class Promises:
         sim, world = self.sim, (self.hubs, order.epoch)
         known = self.starts_.get(world, {}).get(host.number)
         is_known = known and known._replace(stacks=order.stacks) == order
+        if self.hubs > 1 and host.number in sim.faults.frozen:
+            return  # a hub that is gone has ordered it meanwhile
         self.check(is_known, f"agree: {order}, {known}")
         self.check(host.workers is None, f"alone: {host.name} has workers already")
         self.last_port = order.master_port if order.node_rank == 0 else self.last_port

@@ -84,7 +84,7 @@ RAISES = "raise ModuleNotFoundError(name)"
     mostly_full(
         [
             (0, "binding.plan", KILLS("SIGHUP"), -1, 129),
-            (1, "run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+            (1, "multinode.launcher", RAISES, os.EX_OSERR, os.EX_OSERR),
             (1, "cli.flags", KILLS("SIGTERM"), -15, 143),
             (0, "binding.plan", RAISES, os.EX_OSERR, os.EX_OSERR),
         ],

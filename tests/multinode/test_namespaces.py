@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.outcome.failures import LOST
 from tests.multinode.cluster import Cluster
 from tests.multinode.namespaces import Network, network_of
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.full
 
@@ -33,14 +35,17 @@ def started(cluster: Cluster, worker: str, hosts: str = "abc", working: str = "a
         cluster.wait_for(host, "begin 0")
 
 
-def test_one_that_was_cut_off_joins_again(network: Network, tmp_path: Path) -> None:
-    again = ("--max-restarts=1", "--return-timeout=60", "--rdzv-conf=last_call_timeout=1")
+def test_one_that_is_started_again_after_a_cut_joins(network: Network, tmp_path: Path) -> None:
+    again = ("--max-restarts=1", "--rdzv-conf=last_call_timeout=1")
     cluster = Cluster(network, tmp_path, "--nnodes=2:3", *again, *FLAGS)
-    started(cluster, f"[ $TORCHELASTIC_RESTART_COUNT = 2 ] || {{ {RUNS}; }}; echo {BEGIN}")
+    worker = f"[ $TORCHELASTIC_RESTART_COUNT = 2 ] || {{ {RUNS}; }}; echo {BEGIN}"
+    started(cluster, worker)
     network.cut("c")
     for host in "ab":
         cluster.wait_for(host, "begin 1 of 2")
+    assert cluster.processes["c"].wait(PATIENCE_S) == LOST
     network.mend("c")
+    cluster.start_on("c", "--no-python", "sh", "-c", worker)
     assert cluster.statuses() == {"a": 0, "b": 0, "c": 0}
     for host in "abc":
         cluster.wait_for(host, "begin 2 of 3")

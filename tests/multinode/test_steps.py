@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-
 from spawnlaunch.multinode.deadlines import Deadlines
+
 from spawnlaunch.multinode.messages import Beat, Done, Idle, Silent, Stacked, Talking
 from tests.multinode.playing import AGAIN, Gang, fails
 from tests.support.matrix import mostly_full

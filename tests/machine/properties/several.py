@@ -160,6 +160,7 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[facts.Verdict]:
     if (
         len(returned) != 1
         or returned[0][1].what != "return"
+        or returned[0][1].node == 0  # the loss of the hub ends the launch
         or not scenario.restarts
         or scenario.flag("--on-hang")
     ):
@@ -179,7 +180,7 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[facts.Verdict]:
         is_late = scenario.is_elastic and number == returned[0][1].node  # the others go on at once
         is_waited_for = returned[0][1].for_s > scenario.grace_s + 1.0 and not scenario.is_elastic
         if is_waited_for and not scenario.pause:
-            words = "to come back" if 0 in (number, returned[0][1].node) else ""
+            words = "waiting for" if number == 0 else ""
             is_there = number != returned[0][1].node
             yield is_there and words not in host.err.text and f"{host.node.name} does not say it"
         if not is_late:
