@@ -1,5 +1,6 @@
 """Simulate many schedules: `python -m tests.multinode --seeds 100000`; one with all that happens:
-`python -m tests.multinode --trace 17`."""
+`python -m tests.multinode --trace 17`; or mutants of the rules: `python -m tests.multinode --mutants`.
+"""
 
 import argparse
 import sys
@@ -7,7 +8,9 @@ import time
 import traceback
 from collections import Counter
 
+from tests.multinode.mutants import MUTANTS, Mutant
 from tests.multinode.simulation import Simulation
+from tests.support import edits
 
 
 def main() -> int:
@@ -16,7 +19,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, help="of each schedule; default: 2 to 9")
     parser.add_argument("--trace", type=int)
+    parser.add_argument("--mutants", action="store_true")
     args = parser.parse_args()
+    if args.mutants:
+        for mutant in MUTANTS:
+            seed = found_by(range(args.first, args.first + args.seeds), mutant)
+            print(f"{mutant.rule}: {'NOT FOUND' if seed is None else seed}", flush=True)
+        return 0
     if args.trace is not None:
         Simulation(args.trace, trace=print, nodes=args.nodes).run()
         return 0
@@ -39,6 +48,17 @@ def main() -> int:
     seconds = time.process_time() - began
     print(f"{args.seeds} seeds, {events} events, {seconds:.1f} s CPU, {broken} broken")
     return int(broken > 0)
+
+
+def found_by(seeds: range, mutant: Mutant) -> int | None:
+    """The first seed that finds a fault in the rules."""
+    with edits.instead(mutant.codes):
+        for seed in seeds:
+            try:
+                Simulation(seed).run()
+            except (AssertionError, ValueError, IndexError, KeyError, TypeError):
+                return seed
+    return None
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Messages of launchers and hubs that are drawn: of any kind, with something extreme in them."""
+"""Reports of launchers that are drawn, with something extreme in them."""
 
 import json
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from spawnlaunch.base.errors import MOST_CHARS
-from spawnlaunch.multinode import messages
-from spawnlaunch.multinode.messages import Hello
+from spawnlaunch.multinode.messages import FINISHED, READY, RUNNING, STOPPING, UNABLE, Report
 from spawnlaunch.outcome.failures import Cause
 
 MOST_SHOWN = 10 * MOST_CHARS + 100  # of a line; each character may be an escape
@@ -38,34 +37,29 @@ ANYTHING = st.one_of(
 )
 
 
-def _plain(annotation: str) -> SearchStrategy[Any]:
-    """What stands there now and then; else something extreme of the right kind."""
-    if annotation in ("str", "Name"):
-        return st.just("node1") | st.sampled_from(TEXTS)
-    if annotation == "bool":
-        return st.booleans()
-    if annotation in ("float", "Seconds"):
-        return st.sampled_from([0.0, 1.0, 1e12, -1.0])
-    if annotation.startswith("tuple"):
-        return st.sampled_from([[], [[0, 0]], [[2, -9], [10**15, 1]], ["a"], [["--nnodes", "3"]]])
-    if annotation.startswith("Cause"):
-        lost = Cause("lost", "x" * 300)._asdict()
-        return st.sampled_from([None, {"kind": "failure"}, lost])
-    return st.just(1) | st.sampled_from(INTS)
+GOOD: dict[str, list[Any]] = {  # by annotation
+    "str": ["default", "--nnodes=3 --grace=30", *TEXTS],
+    "Name": ["node1", *TEXTS],
+    "bool": [True, False],
+    "Seconds": [0.0, 1.0, 1e12, -1.0],
+    "State": [READY, RUNNING, STOPPING, FINISHED, UNABLE],
+    "Cause | None": [None, Cause("unable", "x" * 255, code=2, words="no GPU"), Cause("hang")],
+    "tuple[Failed, ...]": [[], [[Cause("failure", rank=1, code=-9), 0.5, 0.1]], [[]]],
+    "tuple[tuple[Rank, Code], ...]": [[], [[0, 0]], [[2, -9], [10**15, 1]], ["a"]],
+    "tuple[Where, ...]": [[], [["is here", "are here", [[0, 1]]]], [["a"]]],
+    "tuple[Reached, ...]": [[], [["0", 1, "x", "", "train.py", 0.5, [[0, 10**9]], False]]],
+}
 
 
 @st.composite
-def any_messages(draw: DrawFn) -> dict[str, Any]:
-    """A message of any kind and direction, in which something is not as it should be."""
-    kind = draw(st.sampled_from([Hello, *messages.KINDS.values()]))
-    said: dict[str, Any] = {"is": kind.__name__.lower()}
-    for name, annotation in kind.__annotations__.items():
-        said[name] = draw(_plain(annotation))
-    for name in draw(st.lists(st.sampled_from(sorted(said)), max_size=2)):
-        said[name] = draw(ANYTHING)
-    for name in draw(st.lists(st.sampled_from(sorted(said)), max_size=1)):
-        del said[name]
-    return said | draw(st.dictionaries(st.sampled_from(TEXTS), ANYTHING, max_size=1))
+def any_reports(draw: DrawFn, **given: Any) -> list[Any]:
+    """A Report with these fields; some others are not as they should be."""
+    usual = {**Report("node1", f"who{draw(st.integers(0, 9))}", 1)._asdict(), **given}
+    for name in draw(st.lists(st.sampled_from(sorted(usual)), max_size=3)):
+        values = GOOD.get(Report.__annotations__[name], [0, 1, *INTS])
+        usual[name] = draw(st.sampled_from(values) | st.sampled_from(values) | ANYTHING)
+    row = [*usual.values()]
+    return draw(st.sampled_from([row, row, row, row[1:], [*row, 0]]))
 
 
 def as_bytes(said: Any) -> bytes:

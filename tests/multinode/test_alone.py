@@ -28,7 +28,7 @@ def test_only_the_launcher_with_the_hub_imports_it(tmp_path: Path) -> None:
     assert set(both.statuses().values()) == {0}
     hub, member = both.said("0"), both.said("1")
     assert "spawnlaunch.multinode.hub" in hub
-    assert "spawnlaunch.multinode.member" in member
+    assert "spawnlaunch.multinode.node" in member
     assert "spawnlaunch.multinode.hub" not in member
     assert "unicodedata" not in hub + member
 

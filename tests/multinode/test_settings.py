@@ -8,7 +8,7 @@ from spawnlaunch.cli import parsing
 from spawnlaunch.multinode.settings import Settings, settings_of
 from spawnlaunch.world.gathering import Gathering
 
-TWO = Gathering("node0", 29400, 1, None, -1, 2, 2, 0, (), False, None, False, "node0", "", 0)
+TWO = Gathering("node0", 29400, 1, None, -1, 2, 2, 0, (), False, False, "node0", "", 0)
 
 
 def settings(*flags: str) -> Settings:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spawnlaunch.multinode import messages
-from spawnlaunch.hang import flight, groups, together
+from spawnlaunch.hang import flight, groups
+from spawnlaunch.multinode import hangs, messages
 from tests.multinode.launchers import Launchers
 from tests.support.launching import run
 
@@ -43,9 +43,12 @@ def worlds(draw: st.DrawFn) -> tuple[dict[int, flight.Record], list[range]]:
     return found, nodes
 
 
-def sent(told: messages.Stacked) -> messages.Stacked:
-    """As the other end reads it."""
-    read = messages.from_json(json.loads(json.dumps(messages.to_json(told))), messages.TO_HUB)
+def sent(
+    where: tuple[messages.Where, ...] = (), reached: tuple[messages.Reached, ...] = ()
+) -> messages.Report:
+    """A Report as the other end reads it."""
+    told = messages.Report("node0", "who", 1, where=where, reached=reached)
+    read: messages.Report = messages.read_record(messages.Report, json.loads(json.dumps(told)))
     assert read == told
     return read
 
@@ -57,9 +60,9 @@ def test_ranks_disagree_over_nodes_where_they_would_on_one(
 ) -> None:
     found, nodes = world
     parts = ({rank: found[rank] for rank in node} for node in nodes)
-    told = [sent(messages.Stacked(1, (), together.told_reached(own, NOW_NS))) for own in parts]
+    told = [sent((), hangs.told_reached(own, NOW_NS)) for own in parts]
     rows = [row for one in told for row in one.reached]
-    assert together.disagreement(rows, len(found)) == flight.disagreement(found)
+    assert hangs.disagreement(rows, len(found)) == flight.disagreement(found)
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3), min_size=1, max_size=4))
@@ -69,8 +72,8 @@ def test_the_roll_of_all_nodes_is_that_of_their_ranks(nodes: list[list[str]]) ->
         [groups.Answer(next(ranks), True, "told by itself", stack(line)) for line in node]
         for node in nodes
     ]
-    told = [sent(messages.Stacked(1, together.told_where(groups.groups(node)))) for node in answers]
-    roll = together.roll_of([row for one in told for row in one.where], next(ranks))
+    told = [sent(hangs.told_where(groups.groups(node))) for node in answers]
+    roll = hangs.roll_of([row for one in told for row in one.where], next(ranks))
     expected = groups.groups(answer for node in answers for answer in node)
     assert [group.line for group in roll] == [group.line for group in expected]
 
@@ -82,17 +85,16 @@ def stack(function: str) -> str:
 def test_what_is_told_has_a_bound() -> None:
     members = {str(n): frozenset(range(8)) for n in range(1000)}
     calls = tuple(flight.Collective(g, 1, "x" * 9999, "é" * 9999, "z", 0) for g in members)
-    rows = together.told_reached({0: flight.Record(calls, members)}, NOW_NS)
+    rows = hangs.told_reached({0: flight.Record(calls, members)}, NOW_NS)
     roll = [groups.Group([n], True, "é" * 9999, "é" * 9999) for n in range(1000)]
-    told = messages.Stacked(1, together.told_where(roll), rows)
-    assert len(json.dumps(messages.to_json(sent(told)))) < 2**20
+    assert len(json.dumps(sent(hangs.told_where(roll), rows))) < 2**20
 
 
 def test_a_rank_that_is_none_of_this_world_is_not_named() -> None:
     of_nobody = ((-1, 10**9),)
-    roll = together.roll_of([messages.Where("is lost", "are lost", of_nobody)], 3)
+    roll = hangs.roll_of([messages.Where("is lost", "are lost", of_nobody)], 3)
     assert [group.line for group in roll] == ["ranks 0-2 are lost"]
-    assert together.roll_of([messages.Where("is lost", "are lost", ((5, 9),))], 3) == []
+    assert hangs.roll_of([messages.Where("is lost", "are lost", ((5, 9),))], 3) == []
 
 
 @pytest.mark.full
