@@ -5,8 +5,7 @@ attempts                    one run of the workers after the other; restarts
 supervisor                  passes events to the decisions, and their actions to the processes
 stops                       workers that a signal has stopped
 tree, leftovers, removal    processes and files that workers leave
-observer                    events as optional parts of a launch get them
-ganged, telling, unable     several nodes
+observer                    events as optional parts of a launch, and several nodes, get them
 shared_errors               errors that many tasks of a step have in common, printed once
 debug, preload/             for a flag only
 """

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "spawnlaunch"
 # The rooms of a launch that is under way. What comes before it reads the command line and /sys.
 ROOMS = [
     *sorted((ROOT / "run").rglob("*.py")),
-    *sorted((ROOT / "gang").glob("*.py")),
+    *sorted((ROOT / "multinode").glob("*.py")),
     *(
         file
         for room in ("hang", "outcome", "output")
@@ -46,8 +46,8 @@ PURE = {
 TYPES = {"select": {"epoll", "poll"}, "socket": {"socket"}}
 # Modules that compute. Those of PURE are looked into; any other one is an effect.
 COMPUTING = frozenset({
-    "__future__", "_operator", "_sha2", "_sha256", "array", "bisect", "collections", "contextlib",
-    "errno", "functools", "gc", "hashlib", "heapq", "io", "itertools", "json", "math", "operator",
+    "__future__", "array", "bisect", "collections", "contextlib",
+    "errno", "functools", "gc", "hashlib", "heapq", "hmac", "io", "itertools", "json", "math", "operator",
     "pickle", "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
 })  # fmt: skip
 BUILTINS = frozenset({"open", "print", "input", "breakpoint"})

@@ -70,8 +70,6 @@ VALUES = [
     Row("--nnodes 2:1 x.py", "--nnodes: '2:1'", "runs backwards", "type 1:2", "--nnodes 1:2 --master-addr h x.py"),
     Row("--rdzv-conf x x.py", "--rdzv-conf: 'x'", "is not NAME=VALUE", "type some of join_timeout", "--rdzv-conf join_timeout=1 x.py"),
     Row("--rdzv-conf is_host=x x.py", "is_host='x'", "is not 1 or 0", "type is_host=1", "--rdzv-conf is_host=1 x.py"),
-    Row("--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 x.py", "--return-timeout 9", "without restarts none may", "type --max-restarts N as well", "--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 --max-restarts 1 x.py"),
-    Row("--nproc 1 --max-restarts 1 --return-timeout 9 x.py", "--return-timeout 9", "Slurm starts its tasks once", "leave --return-timeout out", "--nproc 1 --max-restarts 1 x.py", ONE_EACH),
     Row("--no-gang --nnodes 1:2 --node-rank 0 --master-addr h x.py", "with --no-gang", "never meet", "leave --no-gang out", "--nnodes 1:2 --node-rank 0 --master-addr h x.py"),
     Row("--nproc 1 --master-addr 'h h2 ' x.py", "--master-addr: 'h h2 '", "is not one host", "type a name or an address", "--nproc 1 --master-addr h x.py"),
     Row("--rdzv-endpoint :5 x.py", "':5'", "is not one host", "type HOST:PORT", "--standalone --rdzv-endpoint localhost:$PORT x.py"),

@@ -1,5 +1,5 @@
 """Simulate many schedules: `python -m tests.multinode --seeds 100000`; one with all that happens:
-`python -m tests.multinode --trace 17`; or mutants of the rules: `python -m tests.multinode --mutants`.
+`python -m tests.multinode --trace 17`; or mutants: `python -m tests.multinode --mutants`.
 """
 
 import argparse

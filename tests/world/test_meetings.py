@@ -21,7 +21,7 @@ C10D = "--nproc=2 --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=node0:29400"
 # How two launchers meet, where nothing below says otherwise.
 USUAL = {
     "host": "node0", "port": 29500, "ports": 8, "is_hub": False, "node_rank": -1, "most": 2,
-    "spares": 0, "expected": (), "return_s": 0.0, "master_addr": "", "master_port": 0,
+    "spares": 0, "expected": (), "can_return": False, "master_addr": "", "master_port": 0,
 }  # fmt: skip
 HUB = {"is_hub": True, "node_rank": 0, "master_addr": "node0"}
 BY_C10D = {"port": 29400, "ports": 1}
@@ -36,9 +36,7 @@ OF_STEP = {"port": 20707, "node_rank": 1, "expected": ("node0", "node1")}
         (f"{HAND} --node-rank=1 --master-port=23456", {},
          {"port": 22319, "node_rank": 1, "master_port": 23456}),
         (f"{HAND} --node-rank=0 --master-port=0", {}, HUB),
-        (f"{HAND} --node-rank=0 --max-restarts=1", {}, {**HUB, "return_s": 60.0}),
-        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=0", {}, HUB),
-        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=7", {}, {**HUB, "return_s": 7.0}),
+        (f"{HAND} --node-rank=0 --max-restarts=1", {}, {**HUB, "can_return": True}),
         ("--nproc=2 --nnodes=2 --master-addr=node1", {}, {"host": "node1", "is_hub": None}),
         ("--nproc=2 --nnodes=2 --master-addr=node9", {}, {"host": "node9"}),
         (f"{C10D} --node-rank=0", {}, {**BY_C10D, "node_rank": 0}),
@@ -69,7 +67,7 @@ def test_a_pods_launcher_is_started_again() -> None:
     for environ, again in (({}, False), ({"KUBERNETES_SERVICE_HOST": "x"}, True)):
         gathering = resolve(flags, environ).gathering
         assert gathering is not None
-        assert gathering.again == again
+        assert gathering.is_restarted == again
 
 
 @pytest.mark.parametrize(
@@ -86,18 +84,6 @@ def test_before_they_have_met_only_one_that_may_be_the_hub_speaks_as_rank_0(
     flags: str, rank: int
 ) -> None:
     assert resolve(flags, {}).world.rank == rank
-
-
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        ("--return-timeout=9", "without restarts none may"),
-        ("--return-timeout=9 --max-restarts=1", "Slurm starts its tasks once"),
-    ],
-)
-def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        resolve(f"--nproc=2 {flags}", STEP)
 
 
 TWO = STEP | {
