@@ -47,7 +47,8 @@ TYPES = {"select": {"epoll", "poll"}, "socket": {"socket"}}
 # Modules that compute. Those of PURE are looked into; any other one is an effect.
 COMPUTING = frozenset({
     "__future__", "array", "bisect", "collections", "contextlib",
-    "errno", "functools", "gc", "hashlib", "heapq", "hmac", "io", "itertools", "json", "math", "operator",
+    "errno", "functools", "gc", "hashlib", "heapq", "hmac", "io", "itertools", "json", "math",
+    "operator",
     "pickle", "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
 })  # fmt: skip
 BUILTINS = frozenset({"open", "print", "input", "breakpoint"})

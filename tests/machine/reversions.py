@@ -96,7 +96,8 @@ REVERSIONS = (
              "multinode.launcher:NodeWorkers._room",
              "self._supervisor.output.make_room(own + most_used)", "pass"),
     _several("a hub without a descriptor tries again at once", "accept4",
-             "multinode.server:Server._pause", "self._listener and (not self._has_evicted())", "False"),
+             "multinode.server:Server._pause", "self._listener and (not self._has_evicted())",
+             "False"),
     # Strangers, and name servers
     _several("a host name of thousands of digits ends the hub", "digits",
              "multinode.ranks:_digits", "(0, len(number), number)", "(0, int(number or 0), number)",

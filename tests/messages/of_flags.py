@@ -1,6 +1,6 @@
 """The errors of the command line."""
 
-from tests.messages.row import HERE, ONE_EACH, STEP, Row
+from tests.messages.row import HERE, STEP, Row
 
 CLI = [
     Row("--no-python --preload re true", "--preload", "--no-python is not", "leave one", "--no-python true"),
