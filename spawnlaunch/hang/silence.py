@@ -2,7 +2,7 @@
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
 tell_stacks -> HangHelp.stacks_wanted -> RollCall.tell -> one process after the other: _ask or _look
--> _note -> _call_roll (the lines) -> _hear_records -> Supervisor.stacks_told ->
+-> _note -> _call_roll (the lines) -> _hear_records ->
 Decisions.stacks_told, which ends the launch with --on-hang kill.
 
 Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
@@ -64,7 +64,7 @@ class HangHelp(observer.Observer):
         self.stacks.tell(ranks, heading)
 
     def _stacks_told(self) -> None:
-        self._supervisor.stacks_told(None)
+        self._supervisor.rules.stacks_told()
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()

@@ -13,7 +13,8 @@ from itertools import islice
 
 from spawnlaunch.base import cpuset, machine
 from spawnlaunch.hang import flight, groups, silence, stacks
-from spawnlaunch.multinode import messages
+from spawnlaunch.multinode import launcher, messages
+from spawnlaunch.run.supervisor import Supervisor
 
 LOOK_S = 0.2  # between two looks for the end of the silence
 MOST_ROWS, MOST_CHARS = 128, 200  # of a node's report, and of a text in it
@@ -22,6 +23,12 @@ MOST_LINES = 16  # of the roll of all nodes
 
 class HangOfAll(silence.HangHelp):
     """Reports that all ranks of this node are silent, and that one is not any more."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        super().__init__(supervisor)
+        leader = supervisor.leader
+        assert isinstance(leader, launcher.NodeWorkers)
+        self._node, leader.compare = leader, self.compare
 
     _is_quiet = False
     _ours_until = 0.0  # earlier output was the stacks; by machine.running_s
@@ -34,9 +41,10 @@ class HangOfAll(silence.HangHelp):
         """Note that the output until now was the stacks, and none of the ranks' own."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
         reached = told_reached(self.stacks.recorded, int(machine.time() * 1e9))
-        self._supervisor.stacks_told((told_where(self.stacks.roll), reached))
+        self._supervisor.rules.stacks_told()
+        self._node.show(told_where(self.stacks.roll), reached)
 
-    def compared(self, told: Sequence[messages.Report], world_size: int) -> None:
+    def compare(self, told: Sequence[messages.Report], world_size: int) -> None:
         """Call the roll of all nodes, and report on which collective their ranks disagree."""
         roll = roll_of([each for one in told for each in one.where], world_size)
         count, places = sum(len(group.ranks) for group in roll), len(roll)
@@ -58,7 +66,7 @@ class HangOfAll(silence.HangHelp):
         self._loop.alarm(self._listen, left_s, look_s=self._look_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
-            self._supervisor.silent(is_quiet)
+            self._node.quiet(is_quiet)
 
 
 def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:

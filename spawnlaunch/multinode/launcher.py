@@ -19,7 +19,7 @@ from spawnlaunch.outcome import endings, exits, failures
 from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches, log_place, starting
-from spawnlaunch.world import host, lookup, refusals
+from spawnlaunch.world import host, refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class NodeWorkers(observer.Leader):
         self._result = exits.LaunchResult(0, None)
         self._say = supervisor.output.say
         self._server: server.Server | None = None
+        # Prints where the ranks of all nodes are: of these Reports, and the world size.
+        self.compare: Callable[[Sequence[messages.Report], int], None] = lambda *_: None
         supervisor.leader = self
 
     def run(self, end_all: Callable[[], bool]) -> exits.LaunchResult:
@@ -116,14 +118,16 @@ class NodeWorkers(observer.Leader):
             endpoint = endpoint._replace(ports=1)
         from spawnlaunch.multinode import server  # most launchers have no hub
 
+        loop = self._supervisor.loop
         room = self._room(settings.total, server.most_connections(settings))
         try:
-            found = self._found(endpoint)
+            found = endpoint.look_up(loop, lambda: self._supervisor.rules.cause is not None)
             if self._supervisor.rules.cause:  # told to end meanwhile
                 return None
             return server.Server(
-                self._supervisor.loop, endpoint, settings, who, self._say_line, room, found,
-                partial(line_again, self._launch), self._compare,
+                loop, endpoint, settings, who, self._say_line, room, found,
+                partial(line_again, self._launch),
+                lambda reports: self.compare(reports, self._world_size),
             )  # fmt: skip
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
@@ -139,24 +143,6 @@ class NodeWorkers(observer.Leader):
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
                 f"{why}type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
-
-    def _found(self, endpoint: link.Endpoint) -> list[lookup.Found]:
-        """The endpoint's addresses; [] where the launch is to end before they are known.
-
-        Raises OSError.
-        """
-        if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
-            return endpoint.own_addresses()
-        asked, loop = lookup.Lookup(endpoint.own_addresses), self._supervisor.loop
-        answers: list[bool] = []
-        loop.watch(asked.fd, lambda: answers.append(True))
-        while not answers and not self._supervisor.rules.cause:
-            loop.turn()
-        loop.forget(asked.fd)
-        if not answers:
-            asked.end()
-            return []
-        return asked.found()
 
     def _room(self, nodes: int, most_used: int) -> int:
         """The number of connections that the hub may have, of which it uses at most `most_used`.
@@ -233,8 +219,7 @@ class NodeWorkers(observer.Leader):
         if self._launch.request.asks_for_stacks and is_running:
             self._supervisor.rules.silent()
         else:
-            self._node.show()
-            self._look()
+            self.show()
 
     def tell(self, line: str) -> None:
         if not self._server:
@@ -265,18 +250,15 @@ class NodeWorkers(observer.Leader):
         self._node.failed(failure._replace(when=machine.running_s() - age_s))
         self._look()
 
-    def silent(self, is_silent: bool) -> None:
+    def quiet(self, is_silent: bool) -> None:
         self._node.quiet(is_silent)
         self._look()
 
-    def stacks_told(
-        self, told: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]
+    def show(
+        self, where: tuple[messages.Where, ...] = (), reached: tuple[messages.Reached, ...] = ()
     ) -> None:
-        self._node.show(*told)
+        self._node.show(where, reached)
         self._look()
-
-    def _compare(self, reports: Sequence[messages.Report]) -> None:
-        self._supervisor.compare(reports, self._world_size)
 
     def launcher_gone(self) -> None:
         self._is_alone = True

@@ -17,7 +17,7 @@ from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from spawnlaunch.base.events import Loop
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0  # for connection and handshake; each further attempt has twice as long
 LONG_S = 20.0  # the most that an attempt has: a hub to which thousands connect at once is busy
+TURN_S = 0.25
 HURRY_S = 4.5  # for name servers to answer, after the launcher got a signal to end
 
 
@@ -52,6 +53,23 @@ class Endpoint(records.NamedTuple):
         name.
         """
         return lookup.find((self.host, machine.uname().nodename), self.port)
+
+    def look_up(self, loop: Loop, is_over: Callable[[], bool]) -> list[lookup.Found]:
+        """Look up these addresses in a child process, until `is_over`; then [].
+
+        Raises OSError.
+        """
+        if lookup.numeric(self.host, self.port) or not lookup.HAS_CHILDREN:
+            return self.own_addresses()
+        asked, answers = lookup.Lookup(self.own_addresses), []  # type: tuple[lookup.Lookup, list[bool]]
+        loop.watch(asked.fd, lambda: answers.append(True))
+        while not answers and not is_over():
+            loop.turn(TURN_S)
+        loop.forget(asked.fd)
+        if answers:
+            return asked.found()
+        asked.end()
+        return []
 
 
 def endpoint_of(

@@ -44,16 +44,6 @@ def most_connections(settings: Settings) -> int:
     return MOST_STRANGERS + MOST_MEMBERS + 3 * settings.total
 
 
-class Connection:
-    """A launcher's or a stranger's connection."""
-
-    def __init__(self, address: str, since: float) -> None:
-        self.address = address
-        self.since = since  # when it was accepted, or began to close
-        self.is_member = False  # it has sent a Report
-        self.stream: Stream  # set right after
-
-
 class Server:
     """The hub on its endpoint, with its connections. It calls `tell` with lines for the user."""
 
@@ -79,9 +69,9 @@ class Server:
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
         self._room, self.line_again, self.compare = room, line_again, compare
         self.hub = hub.Hub(settings, self, machine.running_s())
-        self.connections: dict[int, Connection] = {}
+        self.streams: dict[int, Stream] = {}
         self.n_strangers = 0  # of these that have sent no Report yet
-        self.leaving: list[Connection] = []  # closed here, and still reading the last messages
+        self.leaving: list[Stream] = []  # closed here, and still reading the last messages
         self.said: set[Hashable] = set()  # keys of lines about strangers, each printed once
         self._paused_until, self._has_timeout = 0.0, False  # accepting; and --timeout runs
         self._ended_at: float | None = None
@@ -96,7 +86,7 @@ class Server:
 
     @property
     def n_members(self) -> int:
-        return len(self.connections) - self.n_strangers
+        return len(self.streams) - self.n_strangers
 
     @property
     def is_over(self) -> bool:
@@ -110,9 +100,9 @@ class Server:
         self.shut()
         for call in (self._reconcile, self._time_out):
             self._loop.alarm(call, None)
-        for one in (*self.connections.values(), *self.leaving):
-            one.stream.drop()
-        self.connections.clear()
+        for one in (*self.streams.values(), *self.leaving):
+            one.drop()
+        self.streams.clear()
 
     def look(self) -> None:
         """Have the hub decide, once for all that has come in this turn of the loop."""
@@ -138,19 +128,19 @@ class Server:
             self._paused_until = 0.0
             self._loop.watch(self._listener.fileno(), self._accept)
         if self.n_strangers:
-            for conn, one in [*self.connections.items()]:
+            for conn, one in [*self.streams.items()]:
                 if not one.is_member and now >= one.since + PROVE_S:
                     self._too_slow(conn, one)
         for one in self.leaving:
             if now >= one.since + LINGER_S:
-                one.stream.drop()
-        self.leaving = [one for one in self.leaving if one.stream.is_open]
+                one.drop()
+        self.leaving = [one for one in self.leaving if one.is_open]
         if self.hub.phase == hub.ENDED:
             self._ended_at = self._ended_at or now
             if now >= self._ended_at + LAST_S:
                 self.shut()
-                for conn in list(self.connections):
-                    self._forget(conn).stream.drop()
+                for conn in list(self.streams):
+                    self._forget(conn).drop()
 
     # Connections
 
@@ -171,7 +161,7 @@ class Server:
         """Take a stranger's new connection, which has PROVE_S for its Report. Raises OSError."""
         most = min(self._room - self.n_members, MOST_STRANGERS + self.hub.settings.total)
         if self.n_strangers + len(self.leaving) >= most:
-            self.leaving = [one for one in self.leaving if one.stream.is_open]
+            self.leaving = [one for one in self.leaving if one.is_open]
         if self.n_strangers + len(self.leaving) >= most:
             self._tell_of_crowd(address)
             if not self._has_evicted():
@@ -179,45 +169,34 @@ class Server:
                 return
         tune(sock, self._endpoint.lost_after_s)
         self._count += 1
-        conn, one = self._count, Connection(address, machine.running_s())
-        wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
+        conn, wire = self._count, Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
+        heard, ended = partial(self._heard, conn), partial(self._ended, conn)
         try:
-            one.stream = Stream(
-                self._loop, sock, wire, partial(self._heard, conn), partial(self._ended, conn)
-            )
+            self.streams[conn] = Stream(self._loop, sock, wire, heard, ended, address=address)
         except OSError:
             sock.close()
             raise
-        self.connections[conn] = one
         self.n_strangers += 1
 
     def _has_evicted(self) -> bool:
         """Drop some strangers to make room: refused ones, else the oldest silent ones.
 
         A launcher sends as soon as it is connected. All launchers of a launch may connect from one
-        address, so no address has a limit of its own; but the address with the most strangers
-        loses them. Of thousands several are dropped at once, as choosing them goes through all.
+        address, so no address has a limit of its own. Of thousands several are dropped at once, as
+        choosing them goes through all.
         """
         if self.leaving:
             many = 1 + len(self.leaving) // AT_ONCE
             for one in self.leaving[:many]:
-                one.stream.drop()
+                one.drop()
             del self.leaving[:many]
             return True
-        strangers = {conn: one for conn, one in self.connections.items() if not one.is_member}
-        counts: dict[str, int] = {}
-        for one in strangers.values():
-            counts[one.address] = counts.get(one.address, 0) + 1
-
-        def burden(conn: int) -> tuple[bool, int]:
-            one = strangers[conn]
-            return not one.stream.wire.has_begun, counts[one.address]
-
+        strangers = [conn for conn, one in self.streams.items() if not one.is_member]
         # The sort is stable: of equal ones the oldest is dropped first.
-        order = sorted(strangers, key=burden, reverse=True)
-        for conn in order[: 1 + len(order) // AT_ONCE]:
-            self._forget(conn).stream.drop()
-        return bool(counts)
+        strangers.sort(key=lambda conn: self.streams[conn].wire.has_begun)
+        for conn in strangers[: 1 + len(strangers) // AT_ONCE]:
+            self._forget(conn).drop()
+        return bool(strangers)
 
     def _pause(self, error: OSError) -> None:
         """Stop accepting for PAUSE_S, where this process can have no further connection."""
@@ -254,16 +233,16 @@ class Server:
     def _refuse(self, conn: int, why: str) -> None:
         one = self._forget(conn)
         self._once(f"a connection from {one.address} was refused: {why}; said once", key=why)
-        one.stream.drop()
+        one.drop()
 
-    def _too_slow(self, conn: int, one: Connection) -> None:
-        one.stream.turn()  # a Report may have come that this hub was too slow to read
-        if conn in self.connections and not one.is_member:
+    def _too_slow(self, conn: int, one: Stream) -> None:
+        one.turn()  # a Report may have come that this hub was too slow to read
+        if conn in self.streams and not one.is_member:
             self._refuse(conn, "it says nothing")
 
-    def _forget(self, conn: int) -> Connection:
+    def _forget(self, conn: int) -> Stream:
         """Remove a connection from the tables and return it."""
-        one = self.connections.pop(conn)
+        one = self.streams.pop(conn)
         self.n_strangers -= not one.is_member
         return one
 
@@ -274,11 +253,10 @@ class Server:
             self.look()
             return
         if end.is_final:
-            one.stream.refuse(str(end))
+            one.refuse(str(end))
         if not end.is_certain:
-            one.since = machine.running_s()
             self.leaving.append(one)
-        if end.is_certain and one.stream.wire.has_begun:
+        if end.is_certain and one.wire.has_begun:
             end = Ended("it went before it had proved itself")
         if not end.is_certain:
             line = f"a connection from {one.address} was refused: {end}; said once"
@@ -286,7 +264,7 @@ class Server:
 
     def _heard(self, conn: int, reports: list[Any]) -> None:
         for report in reports:
-            one = self.connections.get(conn)
+            one = self.streams.get(conn)
             if one is None:
                 return
             if not one.is_member and report is None:
@@ -294,13 +272,13 @@ class Server:
                 return
             if not one.is_member and self.n_members >= MOST_MEMBERS + 2 * self.hub.settings.total:
                 self._tell_of_crowd(one.address)
-                self._forget(conn).stream.drop()
+                self._forget(conn).drop()
                 return
             self.n_strangers -= not one.is_member
             one.is_member, now = True, machine.running_s()
             self.hub.hear(conn, now)
             if report is None:
-                one.stream.say(None)
+                one.say(None)
                 continue
             address, is_local = one.address, report.who == self._who
             if is_local or is_loopback(address):  # other machines cannot use that address
@@ -311,14 +289,13 @@ class Server:
     # What the hub calls
 
     def say(self, conn: int, order: Order) -> None:
-        if conn in self.connections:
-            self.connections[conn].stream.say(order)
+        if conn in self.streams:
+            self.streams[conn].say(order)
 
     def dismiss(self, conn: int) -> None:
-        if conn in self.connections:
+        if conn in self.streams:
             one = self._forget(conn)
-            one.stream.close()
-            one.since = machine.running_s()
+            one.close()
             self.leaving.append(one)
 
     def tell_once(self, line: str) -> None:

@@ -10,6 +10,7 @@ import _socket as socket
 import select
 from contextlib import suppress
 
+from spawnlaunch.base import machine
 from spawnlaunch.multinode.wire import Foreign, Wire
 
 TYPE_CHECKING = False
@@ -44,8 +45,11 @@ class Stream:
         heard: Callable[[list[Any]], None],
         ended: Callable[[Ended], None],
         ready: Callable[[], None] = lambda: None,
+        address: str = "",
     ) -> None:
         """Set up a connection; it calls `ready` once both ends have proved themselves."""
+        self.address, self.since = address, machine.running_s()  # or since it was closed here
+        self.is_member = False  # a Report has come from there
         self._loop, self._sock, self.wire = loop, sock, wire
         self._heard, self._ended, self._ready = heard, ended, ready
         self._waiting = bytearray()
@@ -74,7 +78,7 @@ class Stream:
     def close(self) -> None:
         """End the connection once all is sent, without a call of `ended`; later see `drop`."""
         if self.is_open and not self._is_closing:
-            self._is_closing = True
+            self._is_closing, self.since = True, machine.running_s()
             self._heard, self._ended = _nothing, _nothing
             self._flush()
 

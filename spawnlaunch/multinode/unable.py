@@ -8,19 +8,17 @@ its token is not believed. One whose command line cannot be read does not know w
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 
 from spawnlaunch.base import errors, events, machine, say
 from spawnlaunch.cli import flags, parsing
 from spawnlaunch.outcome import failures
-from spawnlaunch.world import identity, lookup, resolve
+from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.multinode import link, messages
+    from spawnlaunch.multinode import messages
     from spawnlaunch.workers import launches
 
 SAID_S = 1.0  # a longer message is printed
@@ -69,13 +67,14 @@ def _tell(
     from spawnlaunch.multinode.settings import settings_of
 
     settings = settings_of(request, gathering, request.grace_s, request.failure_grace_s)
-    who = machine.urandom(8).hex()
+    who, loop = machine.urandom(8).hex(), events.Loop()
     try:
         endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
-        found = _found(endpoint)
+        end = machine.running_s() + NEAR_S
+        if not (found := endpoint.look_up(loop, lambda: machine.running_s() >= end)):
+            return False
     except (errors.UsageError, OSError):
         return False  # it would not be believed, or the others cannot find the hub either
-    loop = events.Loop()
     where = f"{gathering.host}:{gathering.port}"
     telling = f"telling the other launchers, which meet at {where}: up to {NEAR_S:g} s"
     loop.alarm(lambda: say.say([telling]), SAID_S)
@@ -106,19 +105,6 @@ def _tell(
     link.Link(loop, endpoint, report, NEAR_S, speaker).look()
     _turn_until(loop, lambda: speaker.is_over)
     return speaker.is_over and not speaker.found_no_hub
-
-
-def _found(endpoint: link.Endpoint) -> list[lookup.Found]:
-    """The endpoint's addresses, if the lookup takes little time. Raises OSError."""
-    if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
-        return []
-    ask = partial(lookup.find, (endpoint.host,), endpoint.port)
-    asked, poller = lookup.Lookup(ask), machine.poll()
-    poller.register(asked.fd, select.POLLIN)
-    if not poller.poll(NEAR_S * 1000):
-        asked.end()
-        raise OSError("nobody says where it is")
-    return asked.found()
 
 
 def _turn_until(loop: events.Loop, is_over: Callable[[], bool]) -> None:

@@ -44,18 +44,6 @@ class Observer:
         `heading` is the reason, or "".
         """
 
-    def stacks_told(self, told: Any) -> None:
-        """The places of the workers were shown.
-
-        `told` is the record of them for the other nodes, or None.
-        """
-
-    def compared(self, told: Sequence[Any], world_size: int) -> None:
-        """Every node has reported where its workers are; this node compares the reports."""
-
-    def silent(self, is_silent: bool) -> None:
-        """All workers on this node have become silent, or one of them writes again."""
-
     def ran(self) -> None:
         """All workers of an attempt have ended."""
 

@@ -21,7 +21,7 @@ from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from spawnlaunch.run import preload
     from spawnlaunch.run.observer import Leader, Observer
@@ -226,12 +226,6 @@ class Supervisor:
         for observer in self._observers if signum in signals.STOP else ():
             observer.told_to_end(signum)
 
-    def stacks_told(self, told: Any) -> None:
-        """Pass on that the workers' places were shown; `told` is the record for other nodes."""
-        self.rules.stacks_told()
-        for observer in self._observers:
-            observer.stacks_told(told)
-
     def stopped(self) -> Mapping[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
         return self._stops.workers() if self._stops else {}
@@ -311,16 +305,6 @@ class Supervisor:
     def resumed(self) -> None:
         for observer in self._observers:
             observer.resumed()
-
-    def silent(self, is_silent: bool) -> None:
-        """Pass on whether all workers are silent."""
-        for observer in self._observers:
-            observer.silent(is_silent)
-
-    def compare(self, told: Sequence[Any], world_size: int) -> None:
-        """Have the observers compare what all nodes have reported of their workers."""
-        for observer in self._observers:
-            observer.compared(told, world_size)
 
     def end(self, result: exits.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""

@@ -189,7 +189,7 @@ def test_nobody_is_there_where_all_refuse_that_can_be_reached(
 
 def test_a_hub_that_nobody_reaches_ends_and_one_that_closes_waits_for_no_stranger() -> None:
     with hub(join_s=0.1, loop=Hasty()) as one, one.connected():
-        one.until(lambda: one.server.connections)
+        one.until(lambda: one.server.streams)
         one.until(lambda: one.server.hub.phase == ENDED)
         assert one.server.hub.status == 69
         one.server.close()
@@ -217,7 +217,7 @@ def test_a_stranger_reads_why_and_changes_nothing_and_is_told_of_once(way: str) 
     with hub() as one:
         for _ in range(100 if way == "http" else 3):  # they have gone, and are no crowd
             assert one.with_peer(say(words)).endswith(answer)
-            one.until(lambda: not any(each.stream.is_open for each in one.server.leaving))
+            one.until(lambda: not any(each.is_open for each in one.server.leaving))
         one.lets_in()
         (line,) = one.lines
         assert line.startswith("a connection from 127.0.0.1 was refused: ")
@@ -266,7 +266,7 @@ def test_a_hub_without_descriptors_says_so_once_and_does_not_spin() -> None:
         (line,) = one.lines
         assert "(EMFILE)" in line
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        one.until(lambda: len(one.server.connections) == len(peers))  # what has waited
+        one.until(lambda: len(one.server.streams) == len(peers))  # what has waited
 
 
 def test_strangers_leave_descriptors_for_the_launcher_itself() -> None:

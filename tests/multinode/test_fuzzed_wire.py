@@ -77,7 +77,7 @@ PEERS = st.lists(
 
 def is_any_open(server: Server) -> bool:
     """Whether a peer's connection is."""
-    return any(one.stream.is_open for one in (*server.connections.values(), *server.leaving))
+    return any(one.is_open for one in (*server.streams.values(), *server.leaving))
 
 
 def are_no_harm(peers: list[Peer]) -> None:
