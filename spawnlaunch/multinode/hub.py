@@ -82,6 +82,7 @@ class Hub:
         self.settings, self.net, self.now = settings, net, now
         self.phase, self.since = JOINING, now  # the phase, and when it began
         self.peers: dict[int, Peer] = {}  # by connection
+        self.new: dict[int, Peer] = {}  # that are to be let in or refused
         self.epoch = 0
         self.size = 0  # number of nodes in it
         self.restart = 0  # starts of workers after the first
@@ -101,7 +102,6 @@ class Hub:
         self._enough_at = inf  # since when enough launchers are ready
         self._named_at, self._name_at = -inf, now + TELL_S  # when the missing were, and will be
         self._note = ""  # for all that wait
-        self._expected = frozenset(settings.expected)
         self.late = 0  # launchers that have not come, and are to be told of the end
         self._late_until = 0.0
         self._due = inf
@@ -118,13 +118,11 @@ class Hub:
             peer.heard_at = now
 
     def take(self, conn: int, report: Report, addr: str, is_local: bool, now: float) -> None:
-        """Take a launcher's Report; the first of a connection lets it in, or is refused."""
-        self.now = now
+        """Take a launcher's Report; that of a new connection waits for `reconcile`."""
         peer = self.peers.get(conn)
         if peer is None:
-            peer = self._admit(Peer(conn, report, addr, is_local, now))
-            if peer is None:
-                return
+            self.new[conn] = Peer(conn, report, addr, is_local, now)
+            return
         peer.report = report
         if peer.epoch == self.epoch == report.epoch:
             for each in report.failures:
@@ -139,6 +137,8 @@ class Hub:
         `is_certain`: the other end has closed it, so that no worker runs there.
         """
         self.now = now
+        if conn in self.new:  # it may be told to end, or unable
+            self._admit()
         peer = self.peers.pop(conn, None)
         if peer is None or self.phase == ENDED:
             return
@@ -162,30 +162,40 @@ class Hub:
 
     # Who is let in
 
-    def _admit(self, peer: Peer) -> Peer | None:
-        """Let a launcher in; or refuse it, and return None."""
-        report = peer.report
-        for other in [each for each in self.peers.values() if each.report.who == report.who]:
-            self.net.dismiss(other.conn)  # the same launcher: the old connection has not ended yet
-            self.lose(other.conn, is_certain=True, now=self.now)
-        cause = None if self.phase == ENDED else self._why_unfit(peer)
-        if cause:
-            self.net.say(peer.conn, Order(END, cause=cause, status=cause.status()))
-            self.net.dismiss(peer.conn)
-            self._count_out(report, cause)
-            return None
-        if differing := words.differing(report, self.settings.flags):
-            self.net.tell_once(differing)
-        self.missing.pop(_place_of(report), None)
-        self.peers[peer.conn] = peer
-        self.late -= self.phase == ENDED
-        return peer
+    def _admit(self) -> None:
+        """Let new launchers in, or refuse them."""
+        new, self.new = self.new, {}
+        known = {peer.report.who: peer for peer in self.peers.values()} if new else {}
+        given: dict[int, list[Peer]] = {}  # by node rank
+        for peer in self.peers.values() if new else ():
+            given.setdefault(peer.report.rank, []).append(peer)
+        for peer in new.values():
+            report = peer.report
+            if other := known.pop(report.who, None):  # its old connection has not ended yet
+                given[report.rank].remove(other)
+                self.net.dismiss(other.conn)
+                self.lose(other.conn, is_certain=True, now=self.now)
+            same = given.setdefault(report.rank, [])
+            cause = None if self.phase == ENDED else self._why_unfit(peer, same)
+            if cause:
+                self.net.say(peer.conn, Order(END, cause=cause, status=cause.status()))
+                self.net.dismiss(peer.conn)
+                self._count_out(report, cause)
+                continue
+            if differing := words.differing(report, self.settings.flags):
+                self.net.tell_once(differing)
+            self.missing.pop(_place_of(report), None)
+            self.peers[peer.conn] = known[report.who] = peer
+            same.append(peer)
+            self.late -= self.phase == ENDED
 
-    def _why_unfit(self, peer: Peer) -> failures.Cause | None:
+    def _why_unfit(self, peer: Peer, same: list[Peer]) -> failures.Cause | None:
+        """Why a launcher cannot take part; `same` have its node rank."""
         report = peer.report
         if report.state == UNABLE and report.cause:
             return report.cause._replace(kind="unable", host=report.host)
-        same = [p for p in self.peers.values() if report.rank >= 0 and p.report.rank == report.rank]
+        if report.rank < 0:
+            same = []
         if self.phase in (RUNNING, STOPPING):  # it may be this one before, whose workers die slowly
             here = (report.host, peer.addr)
             same = [p for p in same if (p.report.host, p.addr) != here]
@@ -199,12 +209,10 @@ class Hub:
 
         One whose place another launcher has may have been started twice: that ends nothing.
         """
-        is_awaited = report.rank < 0 or report.rank not in {
-            p.report.rank for p in self.peers.values()
-        }
-        if self._expected:
-            hosts = {peer.report.host for peer in self.peers.values()}
-            is_awaited &= report.host in self._expected and report.host not in hosts
+        here, expected = [peer.report for peer in self.peers.values()], self.settings.expected
+        is_awaited = report.rank < 0 or all(each.rank != report.rank for each in here)
+        if expected:
+            is_awaited &= report.host in set(expected) - {each.host for each in here}
         then = "nobody waits for it, as another one has its place"
         if is_awaited and len(self.peers) < self.settings.total:
             is_final = not report.is_restarted and not (self.epoch and self.settings.can_return)
@@ -238,6 +246,7 @@ class Hub:
             self.net.tell(f"{peer.report.host} has not answered for a minute, so it counts as lost")
             self.net.dismiss(peer.conn)
             self.lose(peer.conn, is_certain=False, now=now)
+        self._admit()
         before = ""
         while before != self.phase:
             before = self.phase

@@ -33,6 +33,7 @@ AT_ONCE = 100  # one stranger of so many is dropped to make room for others
 MOST_SAID = 16  # lines about strangers
 MOST_WAITING = 65535  # to be accepted; the kernel has a limit of its own (net.core.somaxconn)
 PROVE_S = 10.0  # for a stranger to send its Report
+RESTS = 4.0  # times as long as the hub took to decide, before it does so again
 PAUSE_S = 0.5  # without accepting, where no connection can be accepted
 LAST_S = 10.0  # for launchers to read that the launch has ended
 # Errors for a lack of this process or this machine (accept(2), epoll_ctl(2)).
@@ -75,7 +76,7 @@ class Server:
         self.said: set[Hashable] = set()  # keys of lines about strangers, each printed once
         self._paused_until, self._has_timeout = 0.0, False  # accepting; and --timeout runs
         self._ended_at: float | None = None
-        self._count = 0
+        self._count, self._has_news, self._rest_s = 0, False, 0.0
         self._listener: socket.socket | None = _listen(endpoint, found)
         name = self._listener.getsockname()
         self.port = name[1]
@@ -105,18 +106,25 @@ class Server:
         self.streams.clear()
 
     def look(self) -> None:
-        """Have the hub decide, once for all that has come in this turn of the loop."""
-        self._loop.alarm(self._reconcile, 0.0)
+        """Have the hub decide, once for all that has come in this turn of the loop.
+
+        With thousands of launchers that takes milliseconds: then more turns come between.
+        """
+        if not self._has_news:
+            self._has_news = True
+            self._loop.alarm(self._reconcile, self._rest_s)
 
     def _reconcile(self) -> None:
-        now = machine.running_s()
+        self._has_news, now = False, machine.running_s()
         self._tidy(now)
         due = self.hub.reconcile(now)
+        self._rest_s = RESTS * (machine.running_s() - now)
         timeout_s = self.hub.settings.timeout_s
         if self.hub.epoch and timeout_s and not self._has_timeout:
             self._has_timeout = True
             self._loop.alarm(self._time_out, timeout_s, always=True)
-        self._loop.alarm(self._reconcile, max(0.0, due - machine.running_s()))
+        wait_s = self._rest_s if self._has_news else max(0.0, due - machine.running_s())
+        self._loop.alarm(self._reconcile, wait_s)
 
     def _time_out(self) -> None:
         self.hub.is_out_of_time = True
