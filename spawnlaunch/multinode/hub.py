@@ -282,13 +282,13 @@ class Hub:
         leaving = [peer for peer in self.peers.values() if peer.report.leaving]
         first = min(leaving, key=lambda peer: not peer.is_local, default=None)
         if first and (first.is_local or not self.settings.is_elastic):
-            self._end(_signal(first), ends={})
+            self._end(_signal(first))
             return
         self._let_go(leaving)
         if self.is_out_of_time:
             self._end(failures.Cause("timeout"))
         elif self._is_impossible():
-            self._end(self._gone()[0].cause, ends={})
+            self._end(self._gone()[0].cause)
         elif not self._is_enough():
             self._enough_at = inf
             self._name_absent()
@@ -378,7 +378,7 @@ class Hub:
         elif told := [p for p in leaving if p.is_local or p.epoch == self.epoch]:
             self._begin_stop(_signal(told[0]))
         elif len(busy) + len(done) < len(working):  # workers have ended without a STOP
-            ended = next(p for p in working if p not in busy and p not in done)
+            ended = next(peer for peer in working if peer.report.state == READY)
             self._begin_stop(_lost(ended.report.host))
         elif self.is_out_of_time:
             self._begin_stop(failures.Cause("timeout"))
@@ -423,7 +423,7 @@ class Hub:
         cause = _final_cause(given, self.failures, self.lost)
         used = self._used_after(cause)
         if used is None or not self._can_go_on(cause):
-            self._end(cause, ends=self.ends)
+            self._end(cause)
             return
         if cause.kind in failures.FAULTS:
             self.net.tell(f"{cause.in_words}: restart {used} of {self.settings.max_restarts}")
@@ -456,11 +456,10 @@ class Hub:
             self.net.say(peer.conn, Order(END, self.epoch, cause=cause, status=cause.status()))
             del self.peers[peer.conn]
 
-    def _end(self, cause: failures.Cause | None, ends: dict[int, int] | None = None) -> None:
+    def _end(self, cause: failures.Cause | None) -> None:
         """End the launch for all; no workers run any more."""
-        if ends is not None:
-            self.ends = ends
-        self.status = cause.status(self.ends.values()) if cause else 0
+        codes = self.ends.values() if self.phase == STOPPING else ()
+        self.status = cause.status(codes) if cause else 0
         self._await_late()
         self.phase, self.cause, self.since = ENDED, cause, self.now
 
@@ -490,31 +489,28 @@ class Hub:
     def _name_absent(self) -> None:
         """Name the missing launchers every TELL_S; end the launch when the limit is over."""
         settings, peers = self.settings, self.peers.values()
+        until = self.since + settings.join_s
+        if not (self._is_past(until) or self._is_past(self._name_at)):
+            return
         lost = ranks.find_lost(peers, self.holes)
         hosts = tuple(dict.fromkeys(peer.report.host for peer in lost))
         who = failures.names(hosts or ranks.name_absent(peers, settings.expected, settings.total))
-        if self._is_past(self.since + settings.join_s):
+        if self._is_past(until):
             if self.epoch:
                 who += f"; nobody has come back within {settings.join_s:g} s"
             self._end(failures.Cause("absent", words=who))
-        elif self._is_past(self._name_at):
-            left_s = self.since + settings.join_s - self.now
-            self._note = words.waiting(who, left_s)
-            for line in self._lines_again(lost) if self._name_at != self._named_at + TELL_S else ():
-                self.net.tell(line)
-            self.net.tell(self._note)
-            self._named_at, self._name_at = self.now, self.now + TELL_S
+            return
+        if self._name_at != self._named_at + TELL_S:  # others are lost than before
+            self._tell_lines_again(lost)
+        self._note = words.waiting(who, until - self.now)
+        self.net.tell(self._note)
+        self._named_at, self._name_at = self.now, self.now + TELL_S
 
-    def _lines_again(self, lost: Sequence[Peer]) -> list[str]:
-        """The command lines that start lost launchers again, where nobody else does that."""
-        if self.settings.is_restarted or not self.epoch:
-            return []
-        some = [peer.report for peer in lost[: failures.MOST_NAMES]]
-        return [
-            f"{each.host} was lost; start it there again: "
-            + self.net.line_again(each.rank, each.nproc)
-            for each in some
-        ]
+    def _tell_lines_again(self, lost: Sequence[Peer]) -> None:
+        """Print the command lines that start lost launchers again, unless a manager does that."""
+        for peer in lost[: 0 if self.settings.is_restarted else failures.MOST_NAMES]:
+            line = self.net.line_again(peer.report.rank, peer.report.nproc)
+            self.net.tell(f"{peer.report.host} was lost; start it there again: {line}")
 
     # Orders
 
