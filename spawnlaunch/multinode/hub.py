@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     class Net(Protocol):
         """The hub's connections, by number, and the lines that its node prints."""
 
+        place: str  # where it listens
+
         def say(self, conn: int, order: Order) -> None: ...
 
         def dismiss(self, conn: int) -> None:
@@ -502,7 +504,7 @@ class Hub:
             return
         if self._name_at != self._named_at + TELL_S:  # others are lost than before
             self._tell_lines_again(lost)
-        self._note = words.waiting(who, until - self.now)
+        self._note = words.waiting(who, self.net.place, until - self.now)
         self.net.tell(self._note)
         self._named_at, self._name_at = self.now, self.now + TELL_S
 

@@ -105,7 +105,7 @@ class Link:
         self._loop, self._endpoint = loop, endpoint
         self.node = Node(
             report, join_s, beat_s, dead_s, self, launcher, machine.running_s(),
-            place=f" at {endpoint.host}",
+            place=f"{endpoint.host}:{endpoint.port}",
         )  # fmt: skip
         self._has_news = False  # since the rules have begun to look
         self._stream: Stream | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import inf
 
 from spawnlaunch.base import errors
+from spawnlaunch.multinode import words
 from spawnlaunch.multinode.messages import (
     END,
     FINISHED,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 SEEKING, JOINED, LEFT = "seeking", "joined", "left"
 
 TURN_S = 5.0
+TELL_S = 10.0  # between two lines that it seeks the hub
 WORD_S = 5.0  # in which a launcher tries to tell the hub of its signal, before it ends
 SOON_S, RARELY_S = 0.05, 1.0  # between attempts to connect: at first, at most
 
@@ -82,12 +84,12 @@ class Node:
         link: HubLink,
         launcher: Launcher,
         now: float,
-        place: str = "",
+        place: str = "its place",
     ) -> None:
         """Set up a node.
 
         `join_s`: seconds to find the hub; `beat_s`: between two beats; `dead_s`: without any word
-        of the hub; `place`: the hub's place in words.
+        of the hub; `place`: where the hub is to be.
         """
         self.report, self._place = report, place
         self._join_s, self._beat_s, self._dead_s = join_s, beat_s, dead_s
@@ -96,6 +98,7 @@ class Node:
         self.order = Order(WAIT)  # the hub's last one
         self._is_linked = self._is_connecting = False
         self._since, self._retry_at, self._wait_s = now, now, SOON_S
+        self._name_at = now + TELL_S  # when to print that it seeks the hub
         self._why, self._is_refused, self._is_nobody = "", False, False  # no connection
         self._had_hub = False  # once, that was lost then
         self._had_workers = False  # as the hub was lost
@@ -155,6 +158,7 @@ class Node:
         self.stage, self._had_hub = SEEKING, True
         self._had_workers = has_workers or self.report.state == FINISHED
         self._since = self._left_at = self._retry_at = self._now
+        self._name_at = self._now + TELL_S
         self._wait_s = SOON_S
 
     # Events on this node
@@ -244,8 +248,7 @@ class Node:
         report, lost = self.report, failures.Cause("lost", words="the hub")
         has_told = report.is_hurried or self._is_past(self._left_at + WORD_S)
         if self._is_refused:
-            words = self._why
-            self._leave(errors.WRONG_USE, failures.Cause("refused", words=words))
+            self._leave(errors.WRONG_USE, failures.Cause("refused", words=self._why))
         elif report.leaving and (self._had_workers or has_told):
             signal = failures.Cause("signal", report.host, code=-report.leaving)
             self._leave(128 + report.leaving, signal)
@@ -253,11 +256,15 @@ class Node:
             self._leave(failures.LOST, lost)
         elif self._is_past(self._since + self._join_s):  # linked, too: a frozen hub accepts
             why = f" ({self._why})" if self._why else ""
-            absent = failures.Cause("absent", words=f"the hub{self._place}{why}")
+            absent = failures.Cause("absent", words=f"the hub at {self._place}{why}")
             self._leave(failures.LOST, lost if self._had_hub else absent)
         elif not (self._is_linked or self._is_connecting) and self._is_past(self._retry_at):
             self._is_connecting = True
             self._link.connect()
+        if self.stage == SEEKING and self._is_past(self._name_at):
+            self._name_at = self._now + TELL_S
+            left_s = self._since + self._join_s - self._now
+            self._launcher.tell(words.waiting("the hub", self._place, left_s))
 
     def _keep_in_touch(self) -> None:
         """Send the hub the Report where it has changed, and a beat now and then."""

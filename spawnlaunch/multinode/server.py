@@ -79,7 +79,7 @@ class Server:
         self._count, self._has_news, self._rest_s = 0, False, 0.0
         self._listener: socket.socket | None = _listen(endpoint, found)
         name = self._listener.getsockname()
-        self.port = name[1]
+        self.port, self.place = name[1], f"{endpoint.host}:{name[1]}"
         # The address by which the hub's own launcher connects.
         self.own_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name[0], str(name[0]))
         loop.watch(self._listener.fileno(), self._accept)

@@ -41,9 +41,9 @@ def ended(host: str, status: int, cause: failures.Cause | None, has_hub: bool) -
     return f"{host}: exits with status {status}, as {cause.in_words}"
 
 
-def waiting(who: str, left_s: float) -> str:
-    """The line about launchers that are missing."""
-    return f"waiting for {who}, up to {left_s:.0f} s"
+def waiting(who: str, place: str, left_s: float) -> str:
+    """The line about launchers that are missing; `place` is where they are to meet."""
+    return f"waiting for {who} at {place}, up to {left_s:.0f} s"
 
 
 def _unlike(report: Report, flags: str) -> list[tuple[str, str, str]]:

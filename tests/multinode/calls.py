@@ -8,6 +8,8 @@ from typing import Any
 class Calls:
     """Keeps what rules call."""
 
+    place = "here:29400"
+
     def __init__(self) -> None:
         self.made: list[tuple[Any, ...]] = []
 

@@ -122,7 +122,7 @@ class Net:
     """What the rules of the hub call."""
 
     def __init__(self, sim: Simulation) -> None:
-        self.sim, self.connections = sim, dict[int, Connection]()
+        self.sim, self.connections, self.place = sim, dict[int, Connection](), "node0"
 
     def say(self, conn: int, order: Order) -> None:
         if conn in self.connections:

@@ -131,9 +131,11 @@ def test_a_lost_launcher_is_named_with_its_line_and_replaced_by_any() -> None:
         "node1 was lost: ending the workers of all nodes",
         "node1 was lost: restart 1 of 3",
         "node1 was lost; start it there again: <1 1>",
-        "waiting for node1, up to 50 s",
+        "waiting for node1 at here:29400, up to 50 s",
     ]
-    assert launch.orders(0)[-1] == Order(WAIT, 1, note="waiting for node1, up to 50 s")
+    assert launch.orders(0)[-1] == Order(
+        WAIT, 1, note="waiting for node1 at here:29400, up to 50 s"
+    )
     launch.come(7)
     launch.reconcile(1.0)
     assert launch.orders(7)[-1].node_rank == 1
@@ -198,7 +200,9 @@ def test_the_missing_are_named_again_and_again() -> None:
     launch.come(0)
     for _ in range(3):
         launch.reconcile(TELL_S + 0.1)
-    assert launch.lines == [f"waiting for node1, node2, up to {left} s" for left in (590, 580, 570)]
+    assert launch.lines == [
+        f"waiting for node1, node2 at here:29400, up to {left} s" for left in (590, 580, 570)
+    ]
 
 
 def test_a_second_ctrl_c_takes_the_grace_from_all_nodes() -> None:
