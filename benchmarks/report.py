@@ -32,7 +32,7 @@ from spawnlaunch.bench.stats import Comparison
 DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 WIDTH = 100
 LEVEL = 0.05  # of an interval
-FEWEST = stats.fewest_rounds(LEVEL)
+FEWEST = math.floor(stats.quantile(LEVEL) ** 2) + 1  # rounds that can reach it at all
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 GOAL = re.compile(
@@ -46,18 +46,15 @@ MOST_EARLIER = 5
 HEADER = """\
 # Benchmarks of the launcher and of the training loop
 
-For those who want figures, and the way in which they were measured. `make bench` writes this page;
-nobody typed a figure. [`python -m spawnlaunch.bench`](bench.md) measures what pinning is worth on
-your machine.
+Figures of the launcher and of the training loop beside others, and how they were measured. `make
+bench` writes this page; nobody typed a figure.
 
-In every benchmark the programs take turns within each round. A random number generator draws the
-order of each round. So a machine that gets slower gets slower for all programs. A cell has the
-median over the rounds, with the least and the most. A goal is for the ratio of the rounds' means,
-or for their mean. It is met if the whole 95 % interval reaches the goal; the interval holds for any
-noise ([how](bench-method.md)). A benchmark waits for a quiet machine, five minutes
-at most. If the machine stays busy, the benchmark says so, and gives only ratios to the first line.
-An interval is for one day, and the same machine differs from day to day. So behind a goal are the
-values of up to five earlier invocations with their days, some of them of earlier code.
+In every benchmark the programs take turns within each round, in an order that is drawn. So a
+machine that gets slower gets slower for all. A cell has the median over the rounds, with the least
+and the most. A goal is for the ratio of the rounds' means, or for their mean. It is met if the
+whole 95 % interval reaches the goal; the interval holds for any noise ([how](bench-method.md)). A
+benchmark waits five minutes at most for a quiet machine; on a busy one it gives only ratios to the
+first line. An interval is for one day; behind a goal are the values of up to five earlier days.
 """
 
 

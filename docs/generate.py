@@ -1,13 +1,14 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
-flags.md is the table of flags, errors.md the table of errors that the tests type; the README,
-index.md and comparison.md have figures of benchmarks.md; README and comparison.md say how many of
-its goals are missed; numa-binding.md is what two launchers do on the machines of the tests. A test
-compares.
+flags.md is the table of flags, errors.md the errors that the tests provoke; index.md and
+comparison.md have figures of benchmarks.md, and comparison.md the number of goals that are missed;
+numa-binding.md is what two launchers do on the machines of the tests. A test compares.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -25,21 +26,56 @@ from tests import machines
 from tests.machines.tree import build
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import ONE_EACH, STEP, Row
+from tests.messages.test_messages import error_of, furnish
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 TITLES = {"": "General"}
-TABLES = {
-    "Command line": of_flags.ROWS,
-    "Ranks, nodes and resource managers": of_the_world.ROWS,
-    "Start and run": of_the_run.ROWS,
+# The errors that have a heading of their own: where one has to know more than most messages say.
+EXPLAINED = {
+    "Command line": (
+        of_flags.ROWS,
+        """script 'no.py'
+torchrun is a launcher
+--lr
+--nproc 4
+no GPU is visible here
+CUDA_VISIBLE_DEVICES=2,3
+CUDA_VISIBLE_DEVICES=-1
+this is WSL
+the CPUs '40'
+--max-restarts needs a launcher
+in task mode there is none""",
+    ),
+    "Ranks, nodes and resource managers": (
+        of_the_world.ROWS,
+        """Slurm has started 2 tasks
+2 nodes (SLURM_JOB_NUM_NODES)
+SLURM_JOB_ID is missing
+no list of hosts (PBS_NODEFILE
+no list of hosts (PE_HOSTFILE
+no list of hosts (LSB_HOSTS
+exports no world size
+exports no local world size
+PMI_RANK says rank 7
+exports no number of pods
+exports no host of its first pod
+gives the rank of this node
+names the host of node rank 0
+exports no rank 0 host
+SLURM_DISTRIBUTION=arbitrary
+--nproc gpu is 2 on this node
+rank 0 is on node1
+--rdzv-endpoint has b
+MASTER_PORT='x'
+cannot be with 2 nodes""",
+    ),
 }
-
 
 FLAGS_HEAD = """\
 # Flags
 
-For those who look up a flag. `python -m spawnlaunch --help` shows the same text.
+All flags of the launcher, as `python -m spawnlaunch --help` shows them.
 `python -m docs.generate` makes this page from the table that reads the command line.
 
 - The script gets everything behind its name.
@@ -61,15 +97,14 @@ See also [exit statuses](statuses.md).
 ERRORS_HEAD = """\
 # Errors and remedies
 
-For those who have an error message from the launcher. To look for faults of the machine, not of the
-command, type `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
+Messages of the launcher by their whole text, each with a command that brings it about and one that
+works. An error is one line: what the launcher saw, why it cannot be, and what to use. Most need no
+more than that line, and are not here. The exit status is 2, unless another one is named.
 
-An error of the launcher is one line: what the launcher saw, why it cannot be, and what to type. The
-exit status is 2, unless the table gives another status. A command that begins with `$` is shown in
-full. For every other command, put `python -m spawnlaunch --explain` in front.
+To look for faults of the machine, not of the command, use `spawnlaunch --nproc 2 check --all`.
 
-The tests provoke every error on this page, and type its remedy. `python -m docs.generate` makes
-this page from the tables of these tests.
+The tests provoke every error on this page, and use its remedy; `python -m docs.generate` makes the
+page from them. Put `python -m spawnlaunch --explain` in front of a command that has no `$`.
 """
 ERRORS_COLUMNS = """\
 | the error says | what to type, in its words | typed, for example | this works |
@@ -118,21 +153,54 @@ def _row(flag: Flag) -> str:
 
 
 def errors() -> Iterator[str]:
-    """The page of all errors."""
+    """The page of errors: by their messages, and those of launches that have begun in a table."""
     yield ERRORS_HEAD
-    for title, rows in TABLES.items():
-        yield f"## {title}\n"
-        yield ERRORS_COLUMNS
-        yield from map(_error, rows)
-        yield ""
+    with tempfile.TemporaryDirectory() as place, as_a_launcher_in(furnish(Path(place))):
+        for title, (rows, seen) in EXPLAINED.items():
+            yield f"## {title}\n"
+            for words in seen.splitlines():
+                row = next(row for row in rows if words in f"{row.seen} {row.why}")
+                message = error_of(row.wrong, row, Path(place))
+                message = message.replace(f"{place}/", "/home/me/").replace(" --explain", "")
+                exported, where = _circumstances(row)
+                yield f"### {_text(_cell(message))}\n"
+                yield (
+                    f"After {_code(row.wrong)}{', '.join(['', *filter(None, (where, exported))])}. "
+                    f"This works: {_mended(row)}.\n"
+                )
+    yield "## Start and run\n"
+    yield ERRORS_COLUMNS
+    yield from map(_error, of_the_run.ROWS)
+    yield ""
+
+
+@contextlib.contextmanager
+def as_a_launcher_in(place: Path) -> Iterator[None]:
+    """Be a launcher that was started in this directory, for the lines that messages repeat."""
+    before, orig_argv, argv = Path.cwd(), sys.orig_argv, sys.argv
+    os.chdir(place)
+    sys.orig_argv, sys.argv = ["python", "-m", "spawnlaunch"], ["spawnlaunch"]
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.orig_argv, sys.argv = orig_argv, argv
+
+
+def _circumstances(row: Row) -> tuple[str, str]:
+    """The variables of a row, and the place that has the others."""
+    own, place = _own_variables(row)
+    exported = " ".join(f"{name}={value}" for name, value in own.items())
+    return exported and f"with `{_cell(exported)}`", place
+
+
+def _mended(row: Row) -> str:
+    mend = f"{_code(row.mend)}, then " if row.mend != ":" else ""
+    return f"{mend}{_code(row.right)}"
 
 
 def _error(row: Row) -> str:
-    own, place = _own_variables(row)
-    exported = " ".join(f"{name}={value}" for name, value in own.items())
-    where = "".join(
-        f"<br>{word}" for word in (place, exported and f"with `{_cell(exported)}`") if word
-    )
+    where = "".join(f"<br>{word}" for word in reversed(_circumstances(row)) if word)
     before = f"`{_cell(row.prepare)}`<br>" if row.prepare != ":" else ""
     mend = f"`{_cell(row.mend)}`<br>" if row.mend != ":" else ""
     status = f"<br>status {row.status}" if row.status != 2 else ""
@@ -231,8 +299,8 @@ def with_made(text: str, what: str, made: str) -> str:
     return f"{before}{mark}\n{made}\n{end}{after}"
 
 
-def goals_missed(page: str) -> str:
-    """The sentence about the goals in benchmarks.md; `page` is the way there."""
+def goals_missed() -> str:
+    """The sentence about the goals in benchmarks.md."""
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     judged = [goal["judged"] for goal in GOAL.finditer(text)]
     judged += re.findall(r", (too few rounds to tell)", text)
@@ -240,7 +308,7 @@ def goals_missed(page: str) -> str:
     open_ones = len(judged) - n - met
     more = f", and {open_ones} could not be judged" if open_ones else ""
     where = "; the page marks each with `NOT met`" if n else ""
-    goals = f"Of our {len(judged)} performance goals in [benchmarks]({page})"
+    goals = f"Of our {len(judged)} performance goals in [benchmarks](benchmarks.md)"
     line = f"{goals}, {n} are not met{more}{where}."
     return textwrap.fill(line, 110, break_long_words=False, break_on_hyphens=False)
 
@@ -261,23 +329,16 @@ LONG = {
 }
 
 
-def readme() -> str:
-    """The README with the figures as they were measured last, and the goals."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = with_made(text, "figures", measured(SHORT, COLUMNS))
-    return with_made(text, "goals", goals_missed("docs/benchmarks.md"))
-
-
 def comparison() -> str:
-    """The comparison, likewise."""
+    """The comparison, with the figures as they were measured last, and the goals."""
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
     columns = {START_8: COLUMNS[START_8], START_64: "until all of 64 have", **COLUMNS}
     text = with_made(text, "figures", measured(LONG, columns))
-    return with_made(text, "goals", goals_missed("benchmarks.md"))
+    return with_made(text, "goals", goals_missed())
 
 
 def index() -> str:
-    """The first page of the site, with the README's figures."""
+    """The first page of the site, likewise."""
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     return with_made(text, "figures", measured(SHORT, COLUMNS))
 
@@ -288,7 +349,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/numa-binding.md": lambda: "\n".join(numa_table.page()),
     "docs/comparison.md": comparison,
     "docs/index.md": index,
-    "README.md": readme,
 }
 
 

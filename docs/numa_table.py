@@ -42,7 +42,7 @@ REASONS: Mapping[tuple[str, str], str] = {}
 HEAD = """\
 # `--numa-binding` of torchrun
 
-For those who want to know how the default of spawnlaunch differs from `torchrun --numa-binding`.
+How the default of spawnlaunch differs from `torchrun --numa-binding`.
 `python -m docs.generate` makes this page: it applies the documented rules of torchrun 2.13 and the
 launcher's default to {machines} machines of the tests, of which sites and vendors publish
 {published}.

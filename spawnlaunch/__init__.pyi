@@ -1,5 +1,3 @@
-from contextlib import AbstractContextManager
-
 from spawnlaunch.api import CurrentWorld as CurrentWorld
 from spawnlaunch.api import LaunchError as LaunchError
 from spawnlaunch.api import UsageError as UsageError
@@ -7,7 +5,6 @@ from spawnlaunch.api import WorkerError as WorkerError
 from spawnlaunch.api import current_world as current_world
 from spawnlaunch.api import explain_launch as explain_launch
 from spawnlaunch.api import launch as launch
+from spawnlaunch.base.cpuset import node_cpus as node_cpus
 
 __version__: str
-
-def node_cpus() -> AbstractContextManager[None]: ...

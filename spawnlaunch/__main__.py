@@ -86,18 +86,15 @@ def take_process() -> "frozenset[int]":
 
 def begin() -> None:
     """Run a launch in this process, which `apart.run` has started for it."""
-    import json
-
-    caller, blocked, called = json.loads(sys.argv[1])
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    sys.argv[:2] = [called]
+    caller = int(sys.argv[1])
+    sys.argv[:3] = sys.argv[2:3]
     sys.orig_argv = [sys.executable, "-m", "spawnlaunch", *sys.argv[1:]]
-    own = take_process()
+    blocked = take_process()
     from spawnlaunch import entry
     from spawnlaunch.base import machine
 
     machine.die_with_parent(caller, signal.SIGTERM)
-    sys.exit(entry.main(own))
+    sys.exit(entry.main(blocked))
 
 
 def is_alone(caller: "FrameType") -> bool:

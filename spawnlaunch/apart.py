@@ -11,7 +11,7 @@ workers start without it.
 
 from __future__ import annotations
 
-import json
+import codecs
 import os
 import select
 import shlex
@@ -19,22 +19,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from spawnlaunch.base import events, signals
+from spawnlaunch.base import events, machine, signals
 from spawnlaunch.cli import flags, parsing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from typing import IO, TextIO
+    from typing import TextIO
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The package is the one that has this file, wherever the program has found it.
 CODE = f"import sys; sys.path.insert(0, {ROOT!r}); from spawnlaunch.__main__ import begin; begin()"
 AT_ONCE = 1 << 16  # bytes; as much as a pipe holds
+LOOK_MS = 50  # between two looks for the end of a launch, where the kernel has no pidfds
 
 PASSED_ON = signals.STOP | signals.JOB_CONTROL | signals.FORWARD
 
@@ -48,30 +49,39 @@ DEBUG = (
 
 def run(*words: str) -> int:
     """Run a command line of the launcher; the result is its exit status."""
-    streams = (sys.stdout, sys.stderr)
-    for stream in filter(None, streams):
-        stream.flush()
-    outputs = (target(sys.stdout, sys.__stdout__, 1), target(sys.stderr, sys.__stderr__, 2))
     _tell_how_to_debug(words)
-    with _signals_held() as (pipe, blocked), _pipe() as (ended, end):
+    # The function is that of multiprocessing, which has no other one either.
+    own: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = (sys.executable, *own, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
+    status, _ = run_child(command, PASSED_ON, close_fds=False)
+    return status if status >= 0 else 128 - status
+
+
+def run_child(
+    command: Sequence[str], passed_on: Iterable[int], is_apart: bool = False, **options: Any
+) -> tuple[int, list[int]]:
+    """Run a launcher to its end; return its status, as Popen has it, and the signals passed on.
+
+    Its output goes where sys.stdout and sys.stderr lead. Signals from the terminal reach it by
+    themselves, as it is in the same process group, unless it `is_apart`. `options` are Popen's.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    with _caught(passed_on) as pipe:
         with unfollowed():
-            launch = subprocess.Popen(
-                _command(words, blocked), stdout=outputs[0], stderr=outputs[1], close_fds=False
+            child = subprocess.Popen(
+                command,
+                stdout=_target(sys.stdout, sys.__stdout__, 1),
+                stderr=_target(sys.stderr, sys.__stderr__, 2),
+                **options,
             )
-        pipes = zip((launch.stdout, launch.stderr), streams, strict=True)
-        copying = [threading.Thread(target=_copy, args=(*pair,)) for pair in pipes if pair[0]]
-        waiting = threading.Thread(target=_wait, args=(launch, end))
-        try:
-            for thread in (*copying, waiting):
-                thread.start()
-            if pipe:
-                _pass_on(launch, pipe, ended)
-        finally:
-            if launch.returncode is None and sys.exc_info()[0]:  # any error here ends it
-                launch.terminate()
-            for thread in (*copying, waiting):
-                thread.join()
-    return launch.returncode if launch.returncode >= 0 else 128 - launch.returncode
+        with child:
+            try:
+                sent = _attend(child, pipe, is_apart)
+            except BaseException:
+                child.terminate()
+                raise
+    return child.returncode, sent
 
 
 def unfollowed() -> AbstractContextManager[None]:
@@ -88,7 +98,7 @@ def tell_unfollowed(remedy: str) -> None:
         print(f"spawnlaunch: {said} {remedy}", file=sys.stderr, flush=True)
 
 
-def target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
+def _target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
     """The argument of Popen for sys.stdout or sys.stderr.
 
     None means the file that the stream was at the start.
@@ -101,33 +111,25 @@ def target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
         return subprocess.PIPE
 
 
-def _command(words: Iterable[str], blocked: Iterable[int]) -> list[str]:
-    told = json.dumps([os.getpid(), sorted(map(int, blocked)), sys.argv[0]])
-    # The function is that of multiprocessing, which has no other one either.
-    own: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *own, "-c", CODE, told, *words]
-
-
 @contextmanager
-def _signals_held() -> Iterator[tuple[events.SignalPipe | None, Iterable[int]]]:
-    """Take the signals that are to be passed on; the result is their pipe, and the old mask.
+def _caught(passed_on: Iterable[int]) -> Iterator[events.SignalPipe | None]:
+    """Catch the signals that are to be passed on, within the context; the result is their pipe.
 
     Only the main thread has signals. Those that are ignored stay so, and those that are handled in
     C, as by faulthandler. A signal that comes as the launch has ended goes to the earlier handlers.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     if threading.current_thread() is not threading.main_thread():
-        yield None, blocked
+        yield None
         return
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     ignores_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
     if ignores_children:  # then no end of a child could be waited for
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kept = (signal.SIG_IGN, None)
-    heeded = {each for each in PASSED_ON if signal.getsignal(each) not in kept}
+    heeded = {each for each in passed_on if signal.getsignal(each) not in kept}
     pipe = events.SignalPipe(heeded - set(blocked))
-    signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
     try:
-        yield pipe, blocked
+        yield pipe
     finally:
         late = pipe.read()
         pipe.close()
@@ -138,34 +140,75 @@ def _signals_held() -> Iterator[tuple[events.SignalPipe | None, Iterable[int]]]:
             signal.raise_signal(signum)
 
 
-@contextmanager
-def _pipe() -> Iterator[tuple[int, IO[bytes]]]:
-    """A pipe: the end for reading, and the one for writing, which the caller may close."""
-    reader, writer = os.pipe()
-    with open(reader, "rb"), open(writer, "wb") as end:
-        yield reader, end
-
-
-def _wait(launch: subprocess.Popen[bytes], end: IO[bytes]) -> None:
-    """Wait for the end of the launch, and tell the main thread."""
-    launch.wait()
-    end.close()
-
-
-def _pass_on(launch: subprocess.Popen[bytes], pipe: events.SignalPipe, ended: int) -> None:
-    """Pass signals on until the launch has ended.
-
-    Signals from the terminal reach the launch by themselves, as it is in the same process group.
-    """
-    ear, poller = events.Ear(pipe), select.poll()
-    for fd in (*ear.fds, ended):
+def _attend(
+    child: subprocess.Popen[bytes], pipe: events.SignalPipe | None, is_apart: bool
+) -> list[int]:
+    """Copy the output of a launcher and pass signals on, until both have ended; return these."""
+    copied = {
+        source.fileno(): (stream, codecs.getincrementaldecoder("utf-8")("replace"))
+        for source, stream in ((child.stdout, sys.stdout), (child.stderr, sys.stderr))
+        if source
+    }
+    sent: list[int] = []
+    ear = pipe and _listen(pipe)
+    ended = machine.open_pidfd(child.pid)
+    poller = select.poll()
+    for fd in (*copied, *(ear.fds if ear else ()), *(() if ended is None else (ended,))):
         poller.register(fd, select.POLLIN)
-    while ended not in dict(poller.poll()):
-        for signum, is_typed in ear.read():
-            if not is_typed:
-                launch.send_signal(signum)
-            if signum == signal.SIGTSTP:
-                _stop(pipe)
+    while child.poll() is None or copied:
+        for fd, _ in poller.poll(LOOK_MS if ended is None else None):
+            if fd in copied:
+                if not _copy_part(fd, *copied[fd]):
+                    poller.unregister(fd)
+                    del copied[fd]
+            elif fd == ended or child.poll() is not None:
+                child.wait()
+                poller.unregister(fd)  # a signal that comes from now on is for this program
+            elif ear and pipe:
+                sent += _pass_on(child, ear, pipe, is_apart)
+    if ear:
+        _give_back(ear, is_apart)
+    if ended is not None:
+        os.close(ended)
+    return sent
+
+
+def _listen(pipe: events.SignalPipe) -> events.Ear:
+    """Block the signals of the pipe in this thread, and hear them from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
+    return events.Ear(pipe)
+
+
+def _copy_part(fd: int, stream: TextIO, decoder: codecs.IncrementalDecoder) -> bool:
+    """Copy the bytes that a pipe has by now; False: it has ended."""
+    data = os.read(fd, AT_ONCE)
+    stream.write(decoder.decode(data, final=not data))
+    stream.flush()
+    return bool(data)
+
+
+def _pass_on(
+    child: subprocess.Popen[bytes], ear: events.Ear, pipe: events.SignalPipe, is_apart: bool
+) -> list[int]:
+    """Pass the signals on that have come, and return them."""
+    sent = []
+    for signum, is_typed in ear.read():
+        if is_apart or not is_typed:
+            sent.append(signum)
+            child.send_signal(signum)
+        if signum == signal.SIGTSTP:
+            _stop(pipe)
+    return sent
+
+
+def _give_back(ear: events.Ear, is_apart: bool) -> None:
+    """Send this process the signals that came as the launch had ended.
+
+    What was typed just before has been the launch's, so the program does not get it again.
+    """
+    for signum, is_typed in ear.read():
+        if is_apart or not is_typed:
+            signal.raise_signal(signum)  # blocked here until the earlier handlers are back
     ear.close()
 
 
@@ -178,18 +221,6 @@ def _stop(pipe: events.SignalPipe) -> None:
     signal.signal(signal.SIGTSTP, ours)
 
 
-def _copy(pipe: IO[bytes], stream: TextIO) -> None:
-    """Copy the bytes of a pipe to a stream, as text, until the pipe's end."""
-    import codecs
-
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with pipe:
-        while data := os.read(pipe.fileno(), AT_ONCE):
-            stream.write(decoder.decode(data))
-            stream.flush()
-    stream.write(decoder.decode(b"", final=True))
-
-
 def _tell_how_to_debug(words: tuple[str, ...]) -> None:
     """Print how to debug one of the ranks, where a debugger follows this process."""
     given, program = parsing.read_flags(words, lenient=True)
@@ -197,4 +228,4 @@ def _tell_how_to_debug(words: tuple[str, ...]) -> None:
     if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:
         module = ("-m",) if "-m" in names else ()
         line = shlex.join([*flags.HERE.split(), *DEBUG, *module, *program])
-        tell_unfollowed(f"type {line} and attach to its port")
+        tell_unfollowed(f"run {line} and attach to its port")

@@ -17,17 +17,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar, overload
 
 from spawnlaunch import apart, walk
 from spawnlaunch.base.errors import UsageError
 from spawnlaunch.base.reading import excerpt, is_number
-from spawnlaunch.calling import keywords, outcomes, running, sending
+from spawnlaunch.calling import outcomes, sending
 from spawnlaunch.calling.outcomes import LaunchError, WorkerError
-from spawnlaunch.cli.flags import Page
+from spawnlaunch.cli import flags as table
+from spawnlaunch.cli import parsing
 
 __all__ = (
     "CurrentWorld",
@@ -47,6 +50,18 @@ DEBUG = (
     "begin the function with: import debugpy; debugpy.listen(5679); debugpy.wait_for_client(), "
     "with nproc=1, and attach to that port"
 )
+
+# Flags of a command line that mean nothing to a function, and the advice to take instead.
+NOT_HERE = {
+    "--help": "help(spawnlaunch.launch) is for a function",
+    "--version": "spawnlaunch.__version__ has it",
+    "--completion": "it is for a shell; run spawnlaunch --completion bash",
+    "-m": "it is for modules; a function of a module is launched as any other",
+    "--no-python": "it is for programs; call subprocess.run in the function",
+    "--local-rank-arg": "it is for scripts; the function reads spawnlaunch.current_world()",
+    "--debug": "it needs the terminal of a command; run spawnlaunch --debug RANK script.py",
+    "--explain": "call spawnlaunch.explain_launch",
+}
 
 
 class CurrentWorld(NamedTuple):
@@ -106,7 +121,7 @@ def launch(
     its notes. On KeyboardInterrupt the workers are stopped before it is raised; a second one kills
     them.
     """
-    given = keywords.words({"nproc": nproc, **flags}, WORKER)
+    given = words_of({"nproc": nproc, **flags}, WORKER)
     with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
         try:
             sending.send(function, args, directory)
@@ -118,10 +133,13 @@ def launch(
         else:
             ended = os.path.abspath(flags["result"])
         apart.tell_unfollowed(DEBUG)
+        command = (sys.executable, LAUNCHER, str(os.getpid()), directory, *given, directory)
         try:
-            status = running.run(
-                [sys.executable, LAUNCHER, str(os.getpid()), directory, *given, directory]
+            status, interrupts = apart.run_child(
+                command, {signal.SIGINT}, is_apart=True, stdin=subprocess.DEVNULL
             )
+            if interrupts:
+                signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt as interrupt:
             outcomes.noted(interrupt, directory)
             raise
@@ -136,10 +154,10 @@ def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
     and command.
     Raises UsageError.
     """
-    given = keywords.words({"nproc": nproc, **flags}, "--explain=json", WORKER)
+    given = words_of({"nproc": nproc, **flags}, "--explain=json", WORKER)
     try:
         walk.walk(given, dict(os.environ), (), frozenset())
-    except Page as explained:
+    except table.Page as explained:
         page: dict[str, Any] = json.loads(str(explained))
         return page
     raise AssertionError("--explain ends in a page")
@@ -173,6 +191,55 @@ def _number(name: str, otherwise: int | None) -> int:
         return otherwise
     if not is_number(said):
         raise UsageError(
-            f"{name}={excerpt(said)} is not a whole number; type unset {name}, or correct it"
+            f"{name}={excerpt(said)} is not a whole number; unset {name}, or correct it"
         )
     return int(said)
+
+
+# Keyword arguments as words of a command line, by the launcher's table of flags
+
+
+def words_of(flags: Mapping[str, object], *behind: str) -> list[str]:
+    """The command line with the same meaning, and the words `behind` after it; `cli` has read it.
+
+        max_restarts=1         --max-restarts=1
+        oversubscribe=True     --oversubscribe
+        ranks_filter=[0, 4]    --ranks-filter=0,4
+        smt=False              --smt=off
+        timeout=None           nothing
+
+    Raises UsageError for a name that is no flag, or a value that the flag cannot have.
+    """
+    given = [word for name, value in flags.items() for word in _words(name, value)]
+    parsing.parse([*given, *behind], os.environ, sys.executable)
+    return [*given, *behind]
+
+
+def _words(name: str, value: object) -> list[str]:
+    typed = f"--{name.replace('_', '-')}"
+    flag = table.spelt(typed)
+    if flag is None and not name.isidentifier():
+        raise UsageError(f"{name!r} is no name of a flag; use max_restarts=1 for a flag")
+    if flag and flag.name in NOT_HERE:
+        raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
+    if isinstance(value, bool) and flag and flag.read and not callable(flag.read):
+        value = next((text for text, meant in flag.read.items() if meant is value), value)
+    if value is None or value is False:
+        return []
+    is_switch = value is True and not (flag and flag.read)
+    return [typed] if is_switch else [f"{typed}={_text(name, value)}"]
+
+
+def _text(name: str, value: object) -> str:
+    """A value as it is written on the command line."""
+    if isinstance(value, (str, int, os.PathLike)):
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    if isinstance(value, float):
+        return f"{value:.9f}".rstrip("0").rstrip(".")
+    if isinstance(value, (list, tuple, range)):
+        return ",".join(_text(name, each) for each in value)
+    kind = type(value).__name__
+    raise UsageError(
+        f"{name}={value!r}: a {kind} cannot be a flag's value; write it as on the command line, "
+        f"{name}='...' (spawnlaunch --help)"
+    )

@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import errors, printing, say
+from spawnlaunch.base import errors, say
 from spawnlaunch.base.signals import STOP, signal
 
 STREAMS = ("stdin", "stdout", "stderr")
@@ -58,7 +58,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
 def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
     """Print that a module cannot be loaded, and tell other launchers; return the exit status."""
     words = f"cannot load a module of its own: {error}"
-    more = "the package may have been replaced or removed meanwhile; type the command again"
+    more = "the package may have been replaced or removed meanwhile; run the command again"
     os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
     with suppress(Exception):  # the modules for that may be missing as well
         from spawnlaunch.multinode import unable
@@ -87,10 +87,10 @@ def _instead(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execv(sys.executable, (sys.executable, "-m", *why.args))
     if isinstance(why, flags.Page):
-        return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    from spawnlaunch.base import fatal
+        from spawnlaunch.base import commands
 
-    return fatal.end(why, tell=tell)
+        return commands.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
+    return say.fatal(why, tell=tell)
 
 
 def _stop(signum: int, _: object) -> None:
@@ -113,7 +113,7 @@ def _hold_closed() -> tuple[str, ...]:
         except OSError as error:
             if fd:
                 why = f"{name} is closed, and there is no {os.devnull} to have instead"
-                raise errors.UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
+                raise errors.UsageError(f"{why}: {error.strerror}; use {fd}>FILE") from None
             null, other = os.pipe()  # which has come to its end
             os.close(other)
         if null != fd:

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from shlex import join
 
-from spawnlaunch.base import cpuset, errors, records
-from spawnlaunch.binding import apply, picture, placement
+from spawnlaunch.base import cpuset, errors, records, say
+from spawnlaunch.binding import neighbours, picture, placement
 from spawnlaunch.node import cpus, hardware
 from spawnlaunch.run import shared_errors
 from spawnlaunch.workers import environment, launches, starting
-from spawnlaunch.world import identity
+from spawnlaunch.world import identity, meeting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,13 +102,13 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
     yield from _lines_of_sources(resolution)
     yield from _lines_of_limits(it.launch.node)
     if resolution.gathering:
-        from spawnlaunch.world import meeting
-
         yield meeting.described(resolution.gathering)
     yield ""
     bindings, unknown = plan.bindings, ""
     if world.is_task and world.local_world_size > 1:
-        bindings, unknown = _all_tasks(it)
+        bindings, unknown = neighbours.bindings_of_all(
+            it.launch.request, it.launch.node, it.launch.seen, resolution, plan.bindings[0]
+        )
     allowed = plan.allowed.union(*(binding.cpus for binding in bindings))
     yield picture.picture(it.launch.node, bindings, allowed, colour)
     if unknown:
@@ -129,30 +129,19 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
         yield from (f"warning: {errors.one_line(warning)}" for warning in it.warnings)
 
 
-def _all_tasks(it: Explanation) -> tuple[tuple[apply.Binding, ...], str]:
-    """The bindings of all tasks on this node, and why those of the others are missing."""
-    from spawnlaunch.binding import neighbours
-
-    launch = it.launch
-    return neighbours.bindings_of_all(
-        launch.request, it.launch.node, launch.seen, launch.resolution, launch.plan.bindings[0]
-    )
-
-
 def _lines_of_workers(it: Explanation) -> Iterator[str]:
-    """The values that all workers share, then those of each worker."""
-    made = [_command_and_variables(worker, it) for worker in it.workers]
+    """The command and variables that all workers share, then those of each worker."""
+    made = []
+    for worker in it.workers:
+        changes = environment.changes(worker.environ, it.launch.environ)
+        variables = (f"    {name}={value}" for name, value in changes.items())
+        made.append([f"    {join(worker.command)}", *variables])
     common = [line for line in made[0] if all(line in lines for lines in made[1:])]
     if len(made) > 1:
         yield from ("", "each worker", *common)
     for worker, lines in zip(it.workers, made, strict=True):
         yield from ("", starting.worker_line(worker, it.launch.node))
         yield from (line for line in lines if len(made) == 1 or line not in common)
-
-
-def _command_and_variables(worker: launches.Worker, it: Explanation) -> list[str]:
-    changes = environment.changes(worker.environ, it.launch.environ)
-    return [f"    {join(worker.command)}", *(f"    {n}={value}" for n, value in changes.items())]
 
 
 def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
@@ -181,5 +170,6 @@ def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
     for worker in it.workers:
         yield starting.worker_line(worker, it.launch.node, host)
     if resolution.world.local_rank == 0:
-        for warning in (*resolution.node_warnings, *it.launch.plan.warnings):
-            yield f"warning: {host}: {warning}"
+        for scope, text in it.launch.notices:
+            if scope == say.NODE:
+                yield f"warning: {host}: {text}"

@@ -10,7 +10,7 @@ import gc
 import os
 from collections.abc import Sequence
 
-from spawnlaunch.base import arguments, printing
+from spawnlaunch.base import commands
 from spawnlaunch.watch import page, story
 from spawnlaunch.workers import files
 
@@ -25,28 +25,28 @@ python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the page; the result is the exit status."""
-    parser = arguments.Parser(NAME, HELP)
+    parser = commands.Parser(NAME, HELP)
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
     gc.disable()  # all of a record is kept until the page is written
-    told = story.read(options.directory)
-    if not told.launches:
-        why = told.unread[0] if told.unread else "*.jsonl"
+    records = story.read(options.directory)
+    if not records.launches:
+        why = records.unread[0] if records.unread else "*.jsonl"
         words = f"has no record of a launch ({why}); name the directory of --record"
-        printing.print_error(f"{options.directory} {words}", NAME)
+        commands.print_error(f"{options.directory} {words}", NAME)
         return 2
-    drawn = page.page(told)
+    drawn = page.page(records)
     if options.html == "-":
-        return printing.print_page(drawn, NAME)
+        return commands.print_page(drawn, NAME)
     path = options.html or os.path.join(options.directory, "report.html")
     try:
         files.write(path, drawn)
     except OSError as error:
         words = f"cannot write {path}: {error.strerror}; name another file with --html"
-        printing.print_error(words, NAME)
+        commands.print_error(words, NAME)
         return 2
-    return printing.print_page(path, NAME)
+    return commands.print_page(path, NAME)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from spawnlaunch.base import printing
+from spawnlaunch.base import commands
 
 NAME = "spawnlaunch.scripts"
 # Not the docstring, which python -OO leaves out.
@@ -32,14 +32,14 @@ def main(argv: Sequence[str]) -> int:
     """Print or copy the scripts; the result is the exit status."""
     if not argv:
         rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
-        return printing.print_page("".join(rows).rstrip("\n"), NAME)
+        return commands.print_page("".join(rows).rstrip("\n"), NAME)
     if argv[0] in ("-h", "--help"):
-        return printing.print_page(HELP.rstrip("\n"), NAME)
+        return commands.print_page(HELP.rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
-        words = f"{' '.join(argv)!r} is none of the scripts; type one of {', '.join(FILES)}"
-        printing.print_error(words, NAME)
+        words = f"{' '.join(argv)!r} is none of the scripts; use one of {', '.join(FILES)}"
+        commands.print_error(words, NAME)
         return 2
-    return printing.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
+    return commands.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
 
 
 def _purpose(path: Path) -> str:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from spawnlaunch.base import arguments, errors, printing
+from spawnlaunch.base import commands, errors, say
 from spawnlaunch.watch import device_use, notes, rank_table, step, usage, waiting
 
 NAME = "spawnlaunch.top"
@@ -34,7 +34,7 @@ WIDTH = 160  # of --once where stdout is no terminal
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Show the table; the result is the exit status."""
-    parser = arguments.Parser(NAME, HELP)
+    parser = commands.Parser(NAME, HELP)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
@@ -53,10 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _once(options)
         return _live(usage.Sampler(device_use.Meter(), words=options.words), options)
     except OSError as error:
-        from spawnlaunch.base import fatal
-
-        line, status = fatal.fault(error)
-        printing.print_error(line, NAME)
+        line, status = say.describe_fatal(error)
+        commands.print_error(line, NAME)
         return status
 
 
@@ -65,7 +63,7 @@ def _once(options: argparse.Namespace) -> int:
     try:
         mine = step.of(os.environ)
     except errors.UsageError as error:
-        printing.print_error(str(error), NAME)
+        commands.print_error(str(error), NAME)
         return 2
     if mine and not (mine.is_first or options.of_a_node):
         return 0  # the first task has all nodes asked
@@ -73,29 +71,29 @@ def _once(options: argparse.Namespace) -> int:
     if mine and len(mine.nodes) > 1 and not options.of_a_node:
         command = [sys.executable, "-m", NAME, "--once", "--of-a-node", "--", options.words]
         try:
-            seen, complaint = step.gather(mine, command)
+            collected, complaint = step.gather(mine, command)
         except OSError as error:
-            seen, complaint = None, f"cannot start srun: {error.strerror}"
-        if seen:
-            waits.judge(seen.answers, seen.uncertain_s)
-            return _print(seen.samples, waits, options) or _complained(complaint)
+            collected, complaint = None, f"cannot start srun: {error.strerror}"
+        if collected:
+            waits.judge(collected.answers, collected.uncertain_s)
+            return _print(collected.samples, waits, options) or _complained(complaint)
         complaint = f"{complaint}; this is {mine.here} alone"
     ours = mine.has if mine else (lambda _: True)
     samples = _looked(usage.Sampler(device_use.Meter(), ours, options.words), waits)
     if mine:
-        seen = step.by_job(samples, waits.answers)
+        collected = step.by_job(samples, waits.answers)
         if options.of_a_node:
-            step.tell(mine, seen)
+            step.report(mine, collected)
             return 0
-        waits.judge(seen.answers)
-        samples = seen.samples
+        waits.judge(collected.answers)
+        samples = collected.samples
     return _print(samples, waits, options) or _complained(complaint)
 
 
 def _complained(complaint: str) -> int:
     """Print the complaint, if there is one; the result is the exit status."""
     if complaint:
-        printing.print_error(complaint, NAME, "warning")
+        commands.print_error(complaint, NAME, "warning")
     return int(bool(complaint))
 
 
@@ -117,25 +115,24 @@ def _print(
     if options.json:
         rows = [one.as_dict() for one in samples]
         rows += [{"launch": name, **one._asdict()} for name in found for one in found[name]]
-        return printing.print_page("\n".join(map(json.dumps, rows)), NAME) if rows else 0
+        return commands.print_page("\n".join(map(json.dumps, rows)), NAME) if rows else 0
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
     lines = rank_table.table(samples, found, max(width, 40), sort=options.sort)
-    return printing.print_page("\n".join(lines), NAME)
+    return commands.print_page("\n".join(lines), NAME)
 
 
 def _live(sampler: usage.Sampler, options: argparse.Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        printing.print_error("this is no terminal; type --once", NAME)
+        commands.print_error("this is no terminal; use --once", NAME)
         return 2
     try:
         from spawnlaunch.watch import screen
     except ImportError as error:
-        printing.print_error(
-            f"{error.name} is not installed; type pip install 'spawnlaunch[top]', or --once", NAME
-        )
+        how = "run pip install 'spawnlaunch[top]', or use --once"
+        commands.print_error(f"{error.name} is not installed; {how}", NAME)
         return 2
     return screen.show(sampler, options.every, options.sort)
 
@@ -146,7 +143,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; type 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; use 1")
     return seconds
 
 

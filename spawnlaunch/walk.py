@@ -15,8 +15,8 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-from spawnlaunch.node import hardware, visible
-from spawnlaunch.workers import environment, launches, routes, starting
+from spawnlaunch.node import hardware, vendors, visible
+from spawnlaunch.workers import launches, starting
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def plan(
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
-        _refuse_what_this_mode_cannot(request, resolution, environ)
+        _refuse_what_this_mode_cannot(request, resolution)
     resolution, held_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
@@ -73,9 +73,7 @@ def _look(
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
     if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
-        from spawnlaunch.node import unseen  # most launches that count devices find some
-
-        why = unseen.why_none(request.sysfs_root)
+        why = vendors.why_none(request.sysfs_root)
         are_counted = not why or bool(seen.source)
     if word == "auto" and why:
         seen = visible.counting_cpus(seen, why)
@@ -135,57 +133,39 @@ def watchers(launch: launches.Launch) -> list[MakeObserver]:
     return [silence.HangHelp]
 
 
-def _refuse_what_this_mode_cannot(
-    request: flags.Request, resolution: identity.Resolution, environ: Mapping[str, str]
-) -> None:
+def _refuse_what_this_mode_cannot(request: flags.Request, resolution: identity.Resolution) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and request.no_gang and me.has_several_nodes and not me.is_task:
-        from spawnlaunch.world.managers.slurm import srun
-
         raise errors.FlagsError(
             "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
-            "--no-gang out, or have Slurm start the whole job anew: #SBATCH --requeue, and behind "
-            "srun: " + srun.requeue(request.max_restarts)
+            "--no-gang out"
         )
     if not me.is_task:
         return
     if request.need_parent:
         from spawnlaunch.world import refusals
 
-        manager, n = resolution.managers[0], me.local_world_size
+        line = refusals.launcher_per_node(request, resolution.managers[0], me.local_world_size)
         raise errors.FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
-            "mode there is none; type (all other options as they were, and no -n) one launcher per "
-            "node: " + refusals.launcher_per_node(request, manager, environ, n)
+            "mode there is none; run (all other options as they were, and no -n) one launcher per "
+            f"node: {line}"
         )
     if request.log_dir and request.redirects is None:
         raise errors.FlagsError(
             "--log-dir shows the output too, which needs a launcher that stays above its workers, "
-            "and in task mode there is none; type --redirects 3 as well, for files alone"
+            "and in task mode there is none; use --redirects 3 as well, for files alone"
         )
 
 
 def _warnings(launch: launches.Launch, host: str) -> list[str]:
-    """The warnings of this launch: each is printed once for the job, or once on each node.
+    """The notices that this process prints; those of the node begin with `host`, if one is given.
 
-    Rank 0 prints those about the job, the first rank of a node those about the node. The latter
-    begin with `host`, where one is given. --explain shows all of them.
+    --explain shows all of them.
     """
-    request, resolution = launch.request, launch.resolution
-    said: list[str] = []
-    if resolution.world.rank == 0 or request.explain:
-        said += parsing.warnings(request, resolution.world.has_several_nodes)
-        if (
-            request.result or launch.environ.get(environment.ERROR_FILE)
-        ) and not resolution.gathering:
-            said += routes.own_files(request, resolution.world, launch.environ)
-        said += resolution.warnings
-    if resolution.world.local_rank == 0 or request.explain:
-        node_warnings = [*resolution.node_warnings, *launch.warnings]
-        if "stdout" in launch.closed:
-            node_warnings.append("stdout is closed: what is written there is lost")
-        before = f"{host}: " if host else ""
-        said += [before + line for line in node_warnings]
-    return said
+    is_all, me = bool(launch.request.explain), launch.resolution.world
+    is_mine = {say.JOB: is_all or me.rank == 0, say.NODE: is_all or me.local_rank == 0}
+    before = {say.JOB: "", say.NODE: f"{host}: " if host else ""}
+    return [before[scope] + text for scope, text in launch.notices if is_mine[scope]]

@@ -86,7 +86,7 @@ def test_a_root_without_a_name_is_no_directory():
 def test_a_name_in_a_deleted_directory_is_refused(words: str, tmp_path: Path):
     done = in_a_deleted_directory(tmp_path, words)
     assert done.returncode == 2, done.stderr
-    assert "type cd DIR first" in done.stderr
+    assert "run cd DIR first" in done.stderr
 
 
 def test_a_launch_needs_no_working_directory(tmp_path: Path):

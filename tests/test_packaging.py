@@ -93,7 +93,7 @@ def test_torch_that_is_missing_is_said_in_one_line(words: str, wheel: Path, tmp_
     done = run(*command, cwd=tmp_path, environ={"PATH": os.environ["PATH"]})
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("; type pip install torch\n")
+    assert done.stderr.endswith("; run pip install torch\n")
 
 
 def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: Path):
@@ -105,7 +105,7 @@ def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: P
     }
     wrong = run(python, "-m", "spawnlaunch.scripts", "node.sh", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "type one of alps.sh, " in wrong.stderr
+    assert "use one of alps.sh, " in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,23 @@ else:
     spec.loader.exec_module(sys.modules["spawnlaunch"])
 
 from spawnlaunch.train.commandline import build_task, parse
-from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal, tell
-from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, note_signals, stop
+from spawnlaunch.train.errors import (
+    ElsewhereError,
+    RefusedError,
+    StoppedError,
+    refuse,
+    shared_refusal,
+    write_stderr,
+)
+from spawnlaunch.train.exit import (
+    PREEMPTED,
+    crash,
+    follow,
+    leave,
+    leave_on_interrupt,
+    note_signals,
+    stop,
+)
 
 
 def open_standard_streams() -> None:
@@ -62,7 +77,7 @@ def main() -> None:
         _main()
     except SystemExit as ended:  # a refusal, --help, or sys.exit() in a task
         if isinstance(ended.code, str):
-            tell(f"{ended.code}\n")
+            write_stderr(f"{ended.code}\n")
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException as error:
         crash(error)
@@ -83,6 +98,8 @@ def _main() -> None:
         refuse(refusal)
     except StoppedError as reason:
         stop(reason)
+    except ElsewhereError:
+        follow()
     except Exception as error:
         crash(error)
     leave(status)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
 from . import order, schedule
 from .config import Config
-from .data import Reader, come_in_turn, count_of
-from .distributed import World, agree, together
+from .data import Reader, come_in_turn, count_of, shards_of
+from .distributed import World, agree, run_on_all_ranks
 from .errors import shared_refusal
 from .order import AsTheyCome, ByLength, Kind, Order, Shuffled
 from .task import Task, has, name_of
@@ -22,15 +21,14 @@ def order_of(
     reader: Reader,
     config: Config,
     world: World,
-    record: Mapping[str, Any] | None = None,
 ) -> Order:
-    """Make the order of the samples of ``reader``; ``record`` is that of the run that is resumed.
+    """Make the order of the samples of ``reader``.
 
     Raises RefusedError on all ranks where ``lengths()`` does not fit the samples, or where the
     ranks or the flags disagree.
     """
     batch = schedule.global_batch(config, world.size)
-    samples, has_lengths = reader.samples, has(type(task), "lengths")
+    samples, has_lengths, divided = reader.samples, has(type(task), "lengths"), False
     if config.global_tokens is not None and not has_lengths:
         _refuse(
             f"--global-tokens goes by lengths, and the task {name_of(task)} has no lengths(); type "
@@ -43,28 +41,29 @@ def order_of(
                 f"{reader.split!r} have no index to go by; return samples that have one, or leave "
                 "lengths() out"
             )
-        kind: Kind = AsTheyCome(count_of(samples) or order.NO_END)
+        shards = shards_of(samples)
+        divided = world.size > 1 and shards > 0 and shards % world.size == 0
+        parts = f", {shards} shards in {world.size} parts" if divided else ""
+        kind: Kind = AsTheyCome(count_of(samples) or order.NO_END, parts)
     else:
         kind = Shuffled(len(reader), config.seed)
     if has_lengths:
-        lengths = together(lambda: _lengths(task, reader))
-        kind = _by_length(kind, lengths, config, world.size * config.accumulate, record)
+        lengths = run_on_all_ranks(lambda: _lengths(task, reader))
+        kind = _by_length(kind, lengths, config, world.size * config.accumulate)
         batch = max(1, round(kind.batch))
     agree(
         {"the order of the samples": kind.name},
         "lengths() of the task has to return the same on every rank",
     )
-    return Order(kind, batch, config.accumulate, world.rank, world.size)
+    return Order(kind, batch, config.accumulate, world.rank, world.size, divided)
 
 
-def _by_length(
-    kind: Kind, lengths: Any, config: Config, passes: int, record: Mapping[str, Any] | None
-) -> ByLength:
-    """Make the order by length; the flags' budget holds from where the run is resumed."""
+def _by_length(kind: Kind, lengths: Any, config: Config, passes: int) -> ByLength:
+    """Make the order by length, with a sample for each of the ``passes`` of a step."""
     longest = max(1, int(lengths.max()))
     budget, needed = config.global_tokens, passes * longest
     if budget is None:
-        mean = float(order.sums(lengths, np.int64).sum()) / len(lengths)
+        mean = int(lengths.sum(dtype=np.int64)) / len(lengths)
         budget = round(mean * (config.global_batch or config.batch_size * passes))
         # With --batch-size the budget depends on the number of ranks anyway.
         budget = budget if config.global_batch else max(budget, needed)
@@ -78,17 +77,7 @@ def _by_length(
             f"there are {kind.length} samples, and a step makes {passes} forward passes; start "
             "fewer ranks"
         )
-    budgets = [(int(since), int(tokens)) for since, tokens in (record or {}).get("budgets", ())]
-    if not budgets or budgets[-1][1] != budget:
-        budgets.append((record["samples"] if record and budgets else 0, budget))
-    made = ByLength(kind, lengths, config.seed, budgets)
-    fewest = min(made.fewest(record["samples"] if record else 0), made.length // made.windows)
-    if fewest < passes:
-        _refuse(
-            f"the run goes on in steps of as few as {fewest} samples, and {passes} forward passes "
-            "need one each; start fewer ranks, type a lower --accumulate, or begin anew with --init"
-        )
-    return made
+    return ByLength(kind, lengths, config.seed, budget)
 
 
 def _lengths(task: Task, reader: Reader) -> Any:

@@ -2,7 +2,7 @@
 
     step-00000350/weights.pt      the model's state_dict: torch.load(..., weights_only=True)
                   training.pt     everything else that a run needs to go on
-                  manifest.json   the step, the order of samples, and size and SHA-256 of the two
+                  manifest.json   the step, and size and SHA-256 of the two
 
 It is written aside, as step-00000350.part, flushed to the disk and renamed. So a directory without
 an ending was a whole checkpoint when it got its name; the manifest shows whether it still is.
@@ -22,13 +22,12 @@ import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import files
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, advice
 
 WEIGHTS = "weights.pt"
 TRAINING = "training.pt"
@@ -52,8 +51,8 @@ def step_of(path: Path) -> int:
 
 def all_in(out: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or damaged."""
-    found = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
-    return sorted(found, key=step_of, reverse=True)
+    paths = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
+    return sorted(paths, key=step_of, reverse=True)
 
 
 def copied(value: Any) -> Any:
@@ -81,11 +80,11 @@ def write(
     path = path_of(out, step)
     part = path.with_name(path.name + PART)
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(mode=0o700)  # fails for a link, of any user
+    part.mkdir()
     written = {WEIGHTS: weights, TRAINING: training}
     files = {name: _save(part / name, state) for name, state in written.items()}
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump({"step": step, "order": training.get("order"), "files": files}, file, indent=1)
+        json.dump({"step": step, "files": files}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     if check:
@@ -107,8 +106,8 @@ def _read_back(path: Path) -> None:
         try:
             torch.load(path / name, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            found = re.search(r"GLOBAL (.+?) was not", str(error))
-            what = f"{found[1]} in it" if found else str(error).splitlines()[0]
+            match = re.search(r"GLOBAL (.+?) was not", str(error))
+            what = f"{match[1]} in it" if match else str(error).splitlines()[0]
             raise StoppedError(
                 f"{name} of the first checkpoint cannot be read back: {what} is not a tensor, a "
                 "number, a text or a container of them; change what the model, the optimizer or "
@@ -116,40 +115,16 @@ def _read_back(path: Path) -> None:
             ) from error
 
 
-class _Digesting:
-    """Writes to a file, and computes the digest of what is written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.digest = hashlib.sha256()
-        self.size = 0
-        self.error: OSError | None = None
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        try:
-            return self.file.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        self.file.flush()
-
-
 def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     with path.open("wb") as file:
-        digesting = _Digesting(file)
         try:
-            torch.save(state, digesting)  # type: ignore[arg-type]
-        except RuntimeError:  # which torch raises for any error of the file
-            if digesting.error is not None:
-                raise digesting.error from None
-            raise
+            torch.save(state, file)
+        except RuntimeError as error:  # torch's own, in place of the error of the file
+            raise (error.__context__ or error) from None
         file.flush()
         os.fsync(file.fileno())
-    return {"bytes": digesting.size, "sha256": digesting.digest.hexdigest()}
+    size, digest = _measure(path)
+    return {"bytes": size, "sha256": digest}
 
 
 def sync_directory(path: Path) -> None:
@@ -207,12 +182,6 @@ def newest_whole(
     return None, []
 
 
-def order_in(path: Path) -> dict[str, Any]:
-    """The record of the order of samples in a checkpoint."""
-    order: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["order"]
-    return order
-
-
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the weights and the rest, mapped, so that a node reads them once for all its ranks."""
     weights, training = (
@@ -257,16 +226,6 @@ def weights_of(path: Path) -> Any:
             f"{file} is no file of weights that torch.load(weights_only=True) reads; type the path "
             "of another"
         ) from error
-
-
-def room_for(out: Path, size: int, count: int) -> None:
-    """Raises RefusedError when ``count`` more checkpoints of ``size`` bytes do not fit."""
-    free = shutil.disk_usage(out).free
-    if free < size * count:
-        raise RefusedError(
-            f"{out} has room for {free >> 20:,} MiB, and {count} checkpoints of {size >> 20:,} MiB "
-            "do not fit; make room, type a lower --keep, or another --out"
-        )
 
 
 def prune(out: Path, keep: int, best: int, newest: int) -> None:
@@ -370,7 +329,7 @@ class Writer:
         except OSError as error:
             self.error = StoppedError(
                 f"cannot write the checkpoint of step {what.step} to {self.out}: {error.strerror}; "
-                f"{files.advice(error)}, or go on elsewhere with --resume and --out"
+                f"{advice(error)}, or go on elsewhere with --resume and --out"
             )
         except BaseException as error:
             self.error = error

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import os
 import sys
+import sysconfig
 import typing
 from argparse import SUPPRESS, ArgumentError, BooleanOptionalAction, _ArgumentGroup
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, NamedTuple
+from types import ModuleType, UnionType
+from typing import Any, NamedTuple, NoReturn
 
 from .config import FLAGS, Config, Parser, path
 from .errors import refuse, shared_refusal
-from .find import BUNDLED, WITH_HF, task_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .task import Task
 
 
+PACKAGE = "spawnlaunch.train.tasks."
+BUNDLED = {
+    "language": PACKAGE + "language:Language",
+    "classify": PACKAGE + "classify:Classify",
+    "causal_lm": PACKAGE + "causal_lm:CausalLM",
+    "sequence_classification": PACKAGE + "sequence_classification:SequenceClassification",
+    "image_classification": PACKAGE + "image_classification:ImageClassification",
+    "seq2seq": PACKAGE + "seq2seq:Seq2Seq",
+}
+# Tasks that need the extra.
+WITH_HF = ("causal_lm", "sequence_classification", "image_classification", "seq2seq")
 SCALARS = (int, float, str, bool)
 LENGTHS = {"--steps", "--epochs"}  # flags that set the length of a run
 
@@ -63,10 +76,14 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     parser.set_defaults(**defaults)  # for --help
     parser.origin = ""
     values = vars(parser.parse_args([*by_task, *filed, *arguments]))
-    typed, in_file = _names(arguments) & LENGTHS, _names(filed) & LENGTHS
-    if len(typed) > 1:
-        parser.error("--steps and --epochs both say how long the run is; leave one of them out")
-    values["epochs"] = None if (typed or in_file) == {"--steps"} else values["epochs"]
+    every = {"": arguments, f"{asked.config}: ": filed, f"{cls.__name__}.defaults: ": by_task}
+    lengths = {origin: _names(words) & LENGTHS for origin, words in every.items()}
+    for parser.origin, names in lengths.items():
+        if names == LENGTHS:
+            parser.error("--steps and --epochs both say how long the run is; leave one of them out")
+    if next(filter(None, lengths.values()), set()) == {"--steps"}:
+        values["epochs"] = None
+    parser.origin = ""
     # Not left to argparse, which would require them of the file alone as well.
     missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
     if missing:
@@ -126,7 +143,7 @@ def task_options(cls: type) -> list[Option]:
     A parameter's type is int, float, str or bool, or one of them or None; without an annotation,
     that of the default. A dataclass may say more about its fields with ``flag`` and ``switch``.
     """
-    said = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
+    described = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
     hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
     options = []
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -134,7 +151,7 @@ def task_options(cls: type) -> list[Option]:
             continue
         is_required = parameter.default is parameter.empty
         default = None if is_required else parameter.default
-        how = said.get(name) or _by_type(cls, name, hints.get(name, type(default)), default)
+        how = described.get(name) or _by_type(cls, name, hints.get(name, type(default)), default)
         options.append(Option(name, {**how, "default": default}, is_required))
     return options
 
@@ -195,6 +212,80 @@ def _dashed(word: str) -> str:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def task_class(name: str) -> type:
+    """The class that a bundled name, ``path/to/file.py:Class`` or ``package.module:Class`` means.
+
+    Exits with status 2 when there is none, and raises RefusedError when it lacks a hook. An error
+    inside the module is raised as it is: its author wants the traceback.
+    """
+    place, _, attribute = BUNDLED.get(name, name).rpartition(":")
+    if not place or not attribute:
+        known, file = ", ".join(BUNDLED), name if name.endswith(".py") else "file.py"
+        _refuse_task(
+            f"there is no task {name!r}; type {known}, {file}:Class or package.module:Class"
+        )
+    is_file = place.endswith(".py")
+    if name not in BUNDLED and (not is_file or os.getcwd() in sys.path):  # as python -m has it
+        _import_first_from(os.getcwd())
+    module = _from_file(place) if is_file else _from_name(place)
+    cls = getattr(module, attribute, None)
+    if not isinstance(cls, type):
+        classes = {n: each for n, each in vars(module).items() if isinstance(each, type)}
+        own = [n for n, each in classes.items() if each.__module__ == module.__name__]
+        _refuse_task(f"{place} has no class {attribute}; it has {', '.join(own) or 'none'}")
+    from .task import complete  # which imports torch
+
+    complete(cls)
+    return cls
+
+
+def _from_file(path: str) -> ModuleType:
+    path = os.path.abspath(path)
+    # A name that no import statement can produce, so that a user's train.py shadows nothing; and
+    # without a dot, which would make pickle look for a package.
+    name = f"task file {path}".replace(".", "_")
+    if name in sys.modules:
+        return sys.modules[name]
+    if not os.path.isfile(path):
+        _refuse_task(f"there is no file {path}; type the path of a Python file, and :Class")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    _import_first_from(os.path.dirname(path))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if missing == name or name.startswith(missing + "."):
+            _refuse_task(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
+        if name.startswith(PACKAGE):
+            what = missing if missing == "torch" else "'spawnlaunch[hf]'"
+            _refuse_task(f"this task needs {missing}; type pip install {what}")
+        raise
+
+
+def _import_first_from(directory: str) -> None:
+    """Let a task import its own helpers before installed packages, as a script does.
+
+    But after Python's own modules: a signal.py beside a task must not replace Python's.
+    """
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    own |= {os.path.join(one, "lib-dynload") for one in own}
+    place = 1 + max((i for i, one in enumerate(sys.path) if one in own), default=-1)
+    if directory not in sys.path[:place]:
+        sys.path[place:] = [directory, *(one for one in sys.path[place:] if one != directory)]
+
+
+def _refuse_task(text: str) -> NoReturn:
+    refuse(shared_refusal(f"--task: {text}"))
 
 
 def build_task(config: Config, cls: type) -> Any:

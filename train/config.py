@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
-from .errors import refuse, shared_refusal, speaks
+from .errors import prints_messages, refuse, shared_refusal
 
 LARGEST = 2**31 - 1
 EPOCH = "epoch"
@@ -86,31 +86,21 @@ def every(text: str) -> int | str:
     return text if text == EPOCH else whole(0, also=EPOCH)(text)
 
 
-# A measure with one of these words in its name is better when it is larger; others, like errors and
-# losses, when they are smaller.
-RISING = """
-accuracy acc precision recall sensitivity specificity f1 fscore auc auroc auprc ap map ndcg mrr iou
-miou dice jaccard kappa mcc r2 correlation bleu rouge meteor chrf psnr ssim score reward
-"""
-
-
 def goal(text: str) -> str:
-    """Check a measure, after which ":max" or ":min" may say which way is better, for ``aim``."""
-    name, colon, way = text.rpartition(":")
-    if not text or (colon and (not name or way not in ("min", "max"))):
+    """Check a measure, and the ":max" or ":min" after it that says which way is better."""
+    name, _, way = text.rpartition(":")
+    if text != "loss" and not (name and way in ("min", "max")):
         measure = name or way or "accuracy"
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no measure to compare; type {measure}, {measure}:max or {measure}:min"
+            f"{text!r} does not say which way is better; type {measure}:max or {measure}:min"
         )
     return text
 
 
 def aim(text: str) -> tuple[str, bool]:
-    """Read the measure in "accuracy:max", and whether more is better: without :max, by its name."""
-    name, colon, way = text.rpartition(":")
-    if colon:
-        return name, way == "max"
-    return text, not set(RISING.split()).isdisjoint(re.split(r"[^a-z0-9]+", text.lower()))
+    """Read the measure in "accuracy:max", and whether more is better."""
+    name, _, way = text.rpartition(":")
+    return name or text, way == "max"
 
 
 def splits(text: str) -> str:
@@ -167,7 +157,7 @@ class Parser(argparse.ArgumentParser):
     origin = ""  # the file or class that the arguments are from; "": the command line
 
     def print_help(self, file: Any = None) -> None:
-        if speaks():
+        if prints_messages():
             super().print_help(file)
 
     def error(self, message: str) -> NoReturn:
@@ -218,9 +208,7 @@ class Config:
     precision: str = choice("of forward passes: ", "fp32", "bf16", "fp16")
     tf32: bool = switch("let float32 matrix products use TF32")
     compile: bool = switch("compile the model with torch.compile")
-    checkpoint_activations: bool = switch("compute each block again in the backward pass")
     find_unused: bool = switch("allow parameters that some steps or ranks do not use")
-    sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
     gradient_dtype: str = choice("what gradients are sent as: ", "fp32", "bf16")
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
@@ -241,7 +229,7 @@ class Config:
         175, every, "N", "steps between two checkpoints, or epoch; 0: best and last (%(default)s)"
     )
     best: str = flag(
-        "loss", goal, "METRIC", "loss, or METRIC[:min|max] of the task's report (%(default)s)"
+        "loss", goal, "METRIC", "loss, or METRIC:min or :max of the task's report (%(default)s)"
     )
     patience: int | None = flag(None, whole(1), "N", "end after N validations without a new best")
     keep: int = flag(2, whole(1), "N", "checkpoints kept besides the best (%(default)s)")
@@ -253,7 +241,6 @@ class Config:
     )
     init: str | None = flag(None, path, "PATH", "begin with these weights, of a file or a run")
     max_time: str | None = flag(None, duration, "TIME", "save and leave in time: 90m, 12h, 1:30:00")
-    requeue: bool = switch("put the Slurm job back into its queue when it is preempted")
 
     tensorboard: bool = switch("write TensorBoard events too")
     wandb: str | None = flag(None, word, "PROJECT", "log to Weights & Biases, one run per rank")
@@ -268,6 +255,8 @@ FLAGS = tuple(one for one in fields(Config) if one.name != "options")
 def to_toml(config: Config) -> str:
     """The configuration as a file that --config reads: the names of flags, and their values."""
     values = {one.name: getattr(config, one.name) for one in FLAGS} | dict(config.options)
+    if config.epochs is not None:
+        del values["steps"]  # which do not hold
     # JSON and TOML (toml.io, v1.0.0) write these values in the same way, but for one character.
     texts = {k: json.dumps(v, ensure_ascii=False) for k, v in values.items() if v is not None}
     return "".join(f"{name} = {text}\n".replace("\x7f", "\\u007f") for name, text in texts.items())

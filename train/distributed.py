@@ -1,8 +1,10 @@
-"""The place of this worker among all, and the exchanges between them."""
+"""The place of this worker among all, its device, and the exchanges between them."""
 
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .errors import RefusedError, StoppedError, shared_refusal
+from .errors import ElsewhereError, RefusedError, shared_refusal
 
 T = TypeVar("T")
 
@@ -48,8 +50,8 @@ def read_world(environ: Mapping[str, str]) -> World:
             )
         numbers.append(int(text))
     rank, size, local_rank = numbers
-    told = environ.get("LOCAL_WORLD_SIZE", "")
-    world = World(rank, size, local_rank, int(told) if told.isdecimal() else size)
+    local = environ.get("LOCAL_WORLD_SIZE", "")
+    world = World(rank, size, local_rank, int(local) if local.isdecimal() else size)
     if world.rank >= world.size:
         raise RefusedError(
             f"RANK is {world.rank} but WORLD_SIZE is {world.size}; ranks count from 0 to "
@@ -62,6 +64,32 @@ def read_world(environ: Mapping[str, str]) -> World:
             "rank 0 as MASTER_ADDR and a free port there as MASTER_PORT"
         )
     return world
+
+
+def pick_device(wanted: str, world: World, count: int) -> torch.device:
+    """The device of this worker, which sees ``count`` of them.
+
+    A launcher either shows every worker all devices, and LOCAL_RANK counts them, or shows each
+    worker its own one. Raises RefusedError when neither is so.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not count):
+        return torch.device("cpu")
+    index = 0 if count == 1 else world.local_rank
+    if index >= count:
+        maker = "ROCm" if torch.version.hip else "CUDA"  # PyTorch for ROCm says cuda as well
+        raise RefusedError(
+            f"LOCAL_RANK is {world.local_rank} but {count} {maker} devices are visible; "
+            "start as many workers per node as it has devices, or type --device cpu"
+        )
+    return torch.device("cuda", index)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most memory this process had: of the device, or of the machine where it used none."""
+    if device.type != "cpu":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes, on macOS bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def join(world: World, device: torch.device) -> None:
@@ -113,24 +141,34 @@ def from_every_rank(value: T) -> list[T]:
     return box
 
 
-def together(work: Callable[[], T]) -> T:
-    """Return the result of ``work``. If it raises RefusedError on any rank, all ranks raise it."""
-    refusal = ""
+def run_on_all_ranks(work: Callable[[], T]) -> T:
+    """Return the result of ``work``, or raise on all ranks what it raises on one.
+
+    A RefusedError is raised on all. Of other errors, the first rank that has one raises it and
+    prints its traceback; the others raise ElsewhereError.
+    """
+    error: Exception | None = None
     try:
         made = work()
-    except RefusedError as error:
-        refusal = str(error)
-    told = from_every_rank(refusal)
-    for rank, text in enumerate(told):
+    except Exception as raised:
+        error = raised
+    refusal = str(error) if isinstance(error, RefusedError) else ""
+    answers = from_every_rank((refusal, error is not None))
+    for rank, (text, _) in enumerate(answers):
         if text:
-            raise shared_refusal(text if all(told) else f"rank {rank}: {text}")
+            raise shared_refusal(text if all(one for one, _ in answers) else f"rank {rank}: {text}")
+    failed = [rank for rank, (_, has_failed) in enumerate(answers) if has_failed]
+    if error is not None and failed[0] == (dist.get_rank() if dist.is_initialized() else 0):
+        raise error
+    if failed:
+        raise ElsewhereError
     return made
 
 
 def refuse_if_any(wrong: str) -> None:
     """Raises RefusedError on every rank if one of them passes a text on what is wrong."""
-    for told in filter(None, from_every_rank(wrong)):
-        raise shared_refusal(told)
+    for text in filter(None, from_every_rank(wrong)):
+        raise shared_refusal(text)
 
 
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
@@ -149,13 +187,13 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
                 )
 
 
-def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torch.device) -> None:
+def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -> None:
     """Run ``work`` on rank 0, for hours if need be, while the other ranks wait.
 
     A barrier would give up after the timeout of the process group. So the ranks ask each other
     every now and then whether rank 0 has finished. All ranks raise its RefusedError; another error
-    is raised on rank 0, and the others raise StoppedError, which names ``what`` rank 0 could not
-    do. Meanwhile rank 0 may use the CPUs of all ranks of its node.
+    is raised on rank 0, and the others raise ElsewhereError. Meanwhile rank 0 may use the CPUs of
+    all ranks of its node.
     """
     errors: list[Exception] = []
     worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
@@ -164,11 +202,11 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
     pause_s = 0.05
     while any_rank(world.rank == 0 and _busy(worker, pause_s), device):
         pause_s = min(2 * pause_s, ASK_AGAIN_S)
-    told = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
-    for is_refusal, text in told:  # one at most
+    outcome = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
+    for is_refusal, text in outcome:  # one at most
         if is_refusal:
             raise shared_refusal(text)
-        raise errors[0] if errors else StoppedError(f"rank 0 could not {what}")
+        raise errors[0] if errors else ElsewhereError
 
 
 def have_the_nodes_cpus() -> None:

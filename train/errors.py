@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from typing import Any, NoReturn
 
 LET_SPEAK_S = 10.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RefusedError(Exception):
@@ -30,6 +32,10 @@ def shared_refusal(text: str) -> RefusedError:
     return RefusedError(text, shared=True)
 
 
+class ElsewhereError(Exception):
+    """Another rank has met an error, and prints its traceback."""
+
+
 class StoppedError(Exception):
     """The run had to stop, for a reason that every rank knows and that needs no traceback."""
 
@@ -44,13 +50,18 @@ def needed(module: str, extra: str) -> Any:
         ) from error
 
 
-def speaks() -> bool:
+def advice(error: OSError) -> str:
+    """The remedy for an error of writing: to make room, if the disk or the quota is full."""
+    return "make room" if error.errno in FULL else "look at the file system"
+
+
+def prints_messages() -> bool:
     """Whether this worker prints messages: rank 0, or one without RANK; known before they join."""
     rank = os.environ.get("RANK", "")
     return not rank.isdecimal() or int(rank) == 0
 
 
-def tell(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write to stderr, and ignore any error of writing."""
     with contextlib.suppress(Exception):  # a task may have put an object of its own in its place
         sys.stderr.write(text)
@@ -59,18 +70,18 @@ def tell(text: str) -> None:
 
 def refuse(refusal: RefusedError) -> NoReturn:
     """Print a refusal and exit with status 2; rank 0 alone prints one that all ranks raise."""
-    if speaks() or not refusal.shared:
-        who = "" if speaks() else f"rank {os.environ['RANK']}: "
-        tell(f"train: error: {who}{refusal}\n")
+    if prints_messages() or not refusal.shared:
+        who = "" if prints_messages() else f"rank {os.environ['RANK']}: "
+        write_stderr(f"train: error: {who}{refusal}\n")
     elif not refusal.met:
-        _let_rank_0_speak()
+        wait_for_another()
     sys.exit(2)
 
 
-def _let_rank_0_speak() -> None:
-    """Wait for rank 0 to print, under a launcher, which ends all ranks after the first exit.
+def wait_for_another() -> None:
+    """Wait for another rank to print, under a launcher, which ends all ranks after the first exit.
 
-    Rank 0 may have just begun, and would be ended before it has printed the refusal. After it has
+    It would be ended before it has printed the error; rank 0 may have just begun. After it has
     exited, the launcher's SIGTERM ends this wait.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:

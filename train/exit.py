@@ -29,22 +29,19 @@ import atexit
 import json
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, NoReturn
 
-from .errors import speaks, tell
+from .errors import prints_messages, wait_for_another, write_stderr
 
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
-MOST_RESTARTS = 1000  # of a Slurm job: one that is always preempted would go on for ever
 
 noted: list[str] = []  # the signals that have come
 interrupt_saves = threading.Event()  # while a process trains alone
@@ -61,7 +58,7 @@ def _note(number: int, _frame: object) -> None:
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
+def block_signals_in_children() -> Iterator[None]:
     """Block SIGUSR1 and SIGTERM in processes started in this block: Slurm signals every process.
 
     A blocked signal stays blocked in children, from their first instruction on and across exec.
@@ -104,41 +101,6 @@ def _environment(**changes: str) -> Iterator[None]:
         os.environ.update(before)
 
 
-def requeue(environ: Mapping[str, str], status: int) -> str:
-    """Put this Slurm job back into its queue, and return the result in one line."""
-    job = _own_job(environ)
-    if not job:
-        return "not requeued: there is no SLURM_JOB_ID, so this is no Slurm job"
-    scontrol = shutil.which("scontrol")
-    if scontrol is None:
-        return (
-            "not requeued: there is no scontrol here, as in a container; write in the batch script "
-            f'behind srun: [ $? -eq {status} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt '
-            f"{MOST_RESTARTS} ] && scontrol requeue "
-            '"$SLURM_JOB_ID$([ "$SLURM_JOB_ID" = "${SLURM_ARRAY_JOB_ID:-}" ] && '
-            'echo "_$SLURM_ARRAY_TASK_ID")"'
-        )
-    restarts = environ.get("SLURM_RESTART_COUNT", "")
-    if restarts.isdigit() and int(restarts) >= MOST_RESTARTS:
-        return f"not requeued: the Slurm job {job} has been started anew {MOST_RESTARTS} times"
-    done = subprocess.run([scontrol, "requeue", job], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return f"not requeued: scontrol requeue {job}: {done.stderr.strip()}"
-    return f"requeued the Slurm job {job}"
-
-
-def _own_job(environ: Mapping[str, str]) -> str:
-    """The number of this Slurm job, or of this task of an array; "" outside of Slurm.
-
-    The last task of an array has the whole array's number as SLURM_JOB_ID (sbatch(1), "Job array
-    support"). Each other task has a number of its own, and so has a job that a task has submitted,
-    which inherits the variables of the array.
-    """
-    job = environ.get("SLURM_JOB_ID", "")
-    is_last = job and job == environ.get("SLURM_ARRAY_JOB_ID")
-    return f"{job}_{environ.get('SLURM_ARRAY_TASK_ID')}" if is_last else job
-
-
 CRASHED = 1
 # sysexits.h: EX_TEMPFAIL, "temporary failure; user is invited to retry". A launcher or a batch
 # script that sees it starts the same command again, with --resume auto.
@@ -170,10 +132,10 @@ def _wait_for_interrupt() -> None:
     start = "\n" if sys.stderr.isatty() else ""
     if interrupt_saves.is_set():
         noted.append("SIGINT")
-        tell(f"{start}train: saves and ends; SIGINT once more ends at once\n")
+        write_stderr(f"{start}train: saves and ends; SIGINT once more ends at once\n")
         signal.sigwait({signal.SIGINT})
-    if speaks():
-        tell(f"{start}train: interrupted\n")
+    if prints_messages():
+        write_stderr(f"{start}train: interrupted\n")
     os._exit(INTERRUPTED)
 
 
@@ -202,32 +164,38 @@ def crash(error: BaseException) -> NoReturn:
     # An interrupt of all ranks may have ended a peer before this rank's thread for SIGINT ran: then
     # the error is only a consequence, and that thread now ends the process first.
     time.sleep(TURN_S)
-    told = "".join(traceback.format_exception(error))
-    _end(error, told, told)
+    text = "".join(traceback.format_exception(error))
+    _end(error, text, text)
+
+
+def follow() -> NoReturn:
+    """Exit with status 1, after the rank that prints the traceback."""
+    wait_for_another()
+    os._exit(CRASHED)
 
 
 def stop(reason: Exception) -> NoReturn:
     """Exit with status 1 for a reason that all ranks share; rank 0 prints it."""
-    _end(reason, str(reason), f"train: error: {reason}\n" if speaks() else "")
+    _end(reason, str(reason), f"train: error: {reason}\n" if prints_messages() else "")
 
 
-def _end(error: BaseException, told: str, said: str) -> NoReturn:
+def _end(error: BaseException, text: str, message: str) -> NoReturn:
     """Exit with status 1, even if the message can no longer be written."""
     if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
-        said = _write_error_file(path, error, told) + said
+        message = _write_error_file(path, error, text) + message
     with suppress(Exception):  # a broken pipe, a full disk, or an object of the task in its place
         sys.stdout.flush()
-    tell(said)
+    write_stderr(message)
     os._exit(CRASHED)
 
 
-def _write_error_file(path: str, error: BaseException, told: str) -> str:
+def _write_error_file(path: str, error: BaseException, text: str) -> str:
     """Report to the launcher as torch.distributed.elastic.multiprocessing.errors.record does.
 
     It reads this file and shows the error of the rank that failed first. If the file cannot be
     written, the reason is returned, so that the traceback is not lost.
     """
-    extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
+    extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
     message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
     try:
         with open(path, "w", encoding="utf-8") as file:

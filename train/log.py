@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from operator import mul
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import files
 from .distributed import from_every_rank
-from .errors import StoppedError
+from .errors import StoppedError, advice
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
 from .screen import Screen
@@ -135,7 +134,7 @@ class Metrics:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.problem: StoppedError | None = None  # which ``Log.tell`` sends to the other ranks
+        self.problem: StoppedError | None = None  # sent to all ranks by ``write_means``
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Append the values; a number that is not finite becomes null, as JSON has no other way.
@@ -146,11 +145,11 @@ class Metrics:
             return
         line = json.dumps({name: known(value) for name, value in values.items()}) + "\n"
         try:
-            with files.open_text(self.path, "a") as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
             self.problem = StoppedError(
-                f"cannot write to {self.path}: {error.strerror}; {files.advice(error)}, and type "
+                f"cannot write to {self.path}: {error.strerror}; {advice(error)}, and type "
                 "--resume auto"
             )
 
@@ -196,7 +195,6 @@ class Log:
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
         self.timed = self.samples = 0  # steps and samples since the last line
         self.timed_s = self.step_s = 0.0
-        self.splits: list[tuple[int, list[Split]]] = []  # one: the mean over all steps so far
 
     def add(self, at: Position, result: Step, took_s: float) -> None:
         """Add up the global loss sum and count of a step, unless the scaler left it out.
@@ -210,19 +208,19 @@ class Log:
         self.timed_s += took_s
         self.clock.progress.step(at.step, self.sizes.steps)
 
-    def tell(self, at: Position, result: Step, lr: float) -> None:
+    def write_means(self, at: Position, result: Step, lr: float) -> None:
         """Write the means over the steps since the last line, and set the sums to zero."""
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)
-        told = from_every_rank((own, str(self.metrics.problem or "")))
+        answers = from_every_rank((own, str(self.metrics.problem or "")))
         self.clock.progress.phase(NOTHING)
-        splits = [split for split, _ in told]
-        if problem := told[0][1]:  # rank 0 alone writes
+        splits = [split for split, _ in answers]
+        if problem := answers[0][1]:  # rank 0 alone writes
             raise StoppedError(problem)
-        windows = [*self.splits, (self.timed, splits)]
-        self.splits = [(sum(steps for steps, _ in windows), mean_splits(windows))]
-        speed = self.samples / self.timed_s
+        speed, rates = self.samples / self.timed_s, {}
+        if unit := self.sizes.counted:  # the throughput in the task's own unit too
+            rates = {f"{unit}_per_second": round(count / self.timed_s, 1)}
         self.step_s = self.timed_s / self.timed
         numbers: dict[str, Any] = {
             "step": at.step,
@@ -231,28 +229,20 @@ class Log:
             "lr": lr,
             "gradient_norm": norm,
             "samples_per_second": round(speed, 1),
-            **self._rates(speed, count),
+            **rates,
             "seconds": round(at.seconds, 3),
             **spread(splits),
             "slowest": f"rank {slowest(splits)} on {self.hosts[slowest(splits)]}",
         }
         parts = {f"{name}_s": round(value, 6) for name, value in own._asdict().items()}
         rate = numbers["samples_per_second"]
-        self.clock.progress.tell(loss=known(numbers["loss"]), rate=rate, **parts)
+        self.clock.progress.publish(loss=known(numbers["loss"]), rate=rate, **parts)
         self.metrics.write(numbers)
         for tracker in self.trackers:
             tracker.log(at.step, numbers, own._asdict())
         self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
         self.window.zero_()
         self.timed, self.samples, self.timed_s = 0, 0, 0.0
-
-    def _rates(self, samples_per_s: float, count: float) -> dict[str, float]:
-        """The throughput in the task's own unit, as bytes per second; {} if the task names none."""
-        rates = {}
-        if self.sizes.counted:
-            each = count / self.samples
-            rates[f"{self.sizes.counted}_per_second"] = round(each * samples_per_s, 1)
-        return rates
 
     def _note(self, numbers: Mapping[str, Any]) -> str:
         note = f"loss {numbers['loss']:.3f}{self.sizes.unit}  lr {numbers['lr']:.1e}"
@@ -270,16 +260,14 @@ class Log:
         self.metrics.write(numbers)
         for tracker in self.trackers:
             tracker.log(at.step, numbers, {})
-        said = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
-        if at.step < self.sizes.steps or said:
-            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{said}"
+        measures = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
+        if at.step < self.sizes.steps or measures:
+            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{measures}"
             self.screen.line(text)
 
     def summary(self, peaks: list[int]) -> None:
-        """Print the mean step in parts, and the largest of ``peaks``, the bytes of each rank."""
+        """Print the largest of ``peaks``, the bytes of each rank."""
         self.screen.close()
-        if self.splits:
-            self.screen.line(describe(mean_splits(self.splits), self.hosts))
         rank = peaks.index(max(peaks))
         self.screen.line(f"peak memory {peaks[rank] / MIB:,.0f} MiB, on rank {rank}")
 
@@ -318,29 +306,36 @@ def spread(splits: list[Split]) -> dict[str, Any]:
     return parts
 
 
-def mean_splits(windows: list[tuple[int, list[Split]]]) -> list[Split]:
-    """The mean of each rank over windows of different numbers of steps."""
-    steps = sum(count for count, _ in windows)
-    per_rank = zip(*(splits for _, splits in windows), strict=True)
-    counts = [count for count, _ in windows]
-    return [
-        Split(*(sum(map(mul, counts, part)) / steps for part in zip(*splits, strict=True)))
-        for splits in per_rank
-    ]
-
-
 def slowest(splits: list[Split]) -> int:
     """The rank that the others waited for: it spent most time on data and computation."""
     busy = [split.data + split.compute for split in splits]
     return busy.index(max(busy))
 
 
-def describe(splits: list[Split], hosts: list[str]) -> str:
-    """The parts of a mean step as one line, in milliseconds."""
-    names = ("data", "forward and backward", "waiting for ranks")
-    parts = []
-    for name, field in zip(names, Split._fields, strict=True):
-        ms = [1e3 * getattr(split, field) for split in splits]
-        parts.append(f"{name} {median(ms):.1f} ({min(ms):.1f} to {max(ms):.1f})")
-    rank = slowest(splits)
-    return f"a step in ms: {', '.join(parts)}; slowest: rank {rank} on {hosts[rank]}"
+def go_back_to(path: Path, step: int, evaluated: bool) -> None:
+    """Remove the lines after ``step``, and its validation too unless it was ``evaluated``."""
+    kept = [line for line in read(path) if _before(line, step, evaluated)]
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in kept)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
+    at = int(line["step"])
+    return at < step or (at == step and (evaluated or "validation_loss" not in line))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file, without what a killed run or machine left half written."""
+    lines = []
+    for text in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and "step" in line:
+            lines.append(line)
+    return lines

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .device import profiling
 from .saving import Saver
 from .schedule import Position
-from .training import Measured, Training
+from .training import Measured, Training, profiling
 
 
 def steps_and_validations(
@@ -55,7 +54,7 @@ def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position,
     at = at.after_step(taken, took_s, validate)
     run.log.add(at, result, took_s)
     if log:
-        run.log.tell(at, result, lr)
+        run.log.write_means(at, result, lr)
     else:
         run.place.screen.progress(at.step, schedule.steps)
     return at, stop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,67 +10,24 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils import checkpoint as recomputing
 
 from . import checkpoint, rng
 from .config import Config
-from .distributed import World, agree, together
+from .distributed import agree, run_on_all_ranks
 from .errors import RefusedError, shared_refusal
 from .task import Task
 
-
-def checkpoint_activations(model: nn.Module) -> None:
-    """Have each block of the model keep only its input, and compute the rest again going backward.
-
-    Blocks are the items of the outermost lists of modules; a model of Hugging Face transformers has
-    a method for its own. Raises RefusedError where there are none, or where a second pass would
-    count their samples twice.
-    """
-    enable: Any = getattr(model, "gradient_checkpointing_enable", None)
-    if enable is not None:
-        enable({"use_reentrant": False})
-        return
-    blocks = _blocks(model)
-    if not blocks:
-        raise shared_refusal(
-            "--checkpoint-activations: the model has no nn.ModuleList or nn.Sequential of blocks; "
-            "leave it out, or keep the blocks in one",
-        )
-    for name, block in blocks:
-        if any(isinstance(module, COUNTS_SAMPLES) for module in block.modules()):
-            raise shared_refusal(
-                f"--checkpoint-activations: the block {name} has a BatchNorm, which would count "
-                "its samples twice; leave it out",
-            )
-        # Not a wrapper, which would rename the weights.
-        again: Any = functools.partial(recomputing.checkpoint, block.forward, use_reentrant=False)
-        block.forward = again
-
-
-def _blocks(model: nn.Module, above: str = "") -> list[tuple[str, nn.Module]]:
-    found = []
-    for name, child in model.named_children():
-        if isinstance(model, (nn.ModuleList, nn.Sequential)):
-            found.append((above + name, child))
-        else:
-            found += _blocks(child, f"{above}{name}.")
-    return found
-
-
 SHOWN = 8  # parameters named in a message
-COUNTS_SAMPLES = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
-def build_model(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
+def build_model(task: Task, config: Config) -> nn.Module:
     """Make a task's model on the CPU, changed by the flags, with the same weights on every rank."""
     rng.seed_alike(config.seed)
-    model = together(lambda: made_by(task))
+    model = run_on_all_ranks(lambda: made_by(task))
     if (path := config.init) is not None:
-        together(lambda: start_from(path, model))
+        run_on_all_ranks(lambda: start_from(path, model))
     agree_on_model(model)
-    if config.checkpoint_activations:
-        checkpoint_activations(model)
-    return synchronized(model, world, device) if config.sync_bn else model
+    return model
 
 
 def made_by(task: Task) -> nn.Module:
@@ -159,35 +115,22 @@ def learning_of(model: nn.Module) -> dict[str, nn.Parameter]:
     return learning
 
 
-def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Module:
-    """The model with a BatchNorm that counts the samples of all ranks."""
-    if device.type == "cpu":
-        raise shared_refusal(
-            "--sync-bn needs GPUs: torch.nn.SyncBatchNorm has no way to compute on a CPU; leave it "
-            "out",
-        )
-    if world.size == 1:
-        return model
-    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    return converted
-
-
 def size_of(model: nn.Module) -> str:
     """The size of a model, as "1,000 parameters, 10 of them frozen"."""
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    said = f"{sum(p.numel() for p in model.parameters()):,} parameters"
-    return said + (f", {frozen:,} of them frozen" if frozen else "")
+    size = f"{sum(p.numel() for p in model.parameters()):,} parameters"
+    return size + (f", {frozen:,} of them frozen" if frozen else "")
 
 
 def in_eval_mode(model: nn.Module, above: str = "") -> list[str]:
     """The names of modules that are in eval mode while the module around them is not."""
-    found = []
+    names = []
     for name, child in model.named_children():
         if child.training:
-            found += in_eval_mode(child, f"{above}{name}.")
+            names += in_eval_mode(child, f"{above}{name}.")
         else:
-            found.append(above + name)
-    return found
+            names.append(above + name)
+    return names
 
 
 def named(names: list[str]) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import Config, pair
-from .distributed import agree, together
+from .distributed import agree, run_on_all_ranks
 from .errors import RefusedError
 from .task import Task
 
@@ -25,7 +25,7 @@ def make(
 
     Only matrices decay: a norm's scale has no reason to be near 0.
     """
-    if (own := together(lambda: own_optimizer(task, model, config.lr))) is not None:
+    if (own := run_on_all_ranks(lambda: own_optimizer(task, model, config.lr))) is not None:
         settings = [
             {k: v for k, v in group.items() if k not in OF_PARAMETERS} for group in own.param_groups
         ]
@@ -51,40 +51,30 @@ def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimi
     own: torch.optim.Optimizer | None = task.optimizer(model, lr)
     if own is None:
         return None
-    is_one = isinstance(own, torch.optim.Optimizer) and not _needs_closure(own)
-    if is_one and all(group.get("lr") is not None for group in own.param_groups):
-        _refuse_strangers(own, model)
-        return own
-    kind = type(own).__name__
-    if isinstance(own, (list, tuple, dict)):
-        raise RefusedError(
-            f"optimizer() returns {len(own)} optimizers in a {kind}, as for a GAN, whose losses "
-            "take turns; the loop has one loss and one optimizer: return one, with a group of "
-            "parameters for each rate, or write a loop of your own, as train/examples/plain_ddp.py"
-        )
-    why = "which asks for the loss several times in one step"
-    if is_one:
+    why = ""
+    if not isinstance(own, torch.optim.Optimizer):
+        why = "which is no torch.optim.Optimizer"
+    elif _needs_closure(own):
+        why = "which asks for the loss several times in one step"
+    elif any(group.get("lr") is None for group in own.param_groups):
         why = (
             "a group of which has no lr for the schedule to scale (Adafactor: relative_step=False)"
         )
-    elif not isinstance(own, torch.optim.Optimizer):
-        why = "which is no torch.optim.Optimizer"
-    raise RefusedError(f"optimizer() returns an object of the class {kind}, {why}; return another")
-
-
-def _refuse_strangers(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-    """Raises RefusedError where the optimizer has parameters that are not the model's.
-
-    Their gradients would stay on each rank, and no checkpoint would hold them.
-    """
+    if why:
+        raise RefusedError(
+            f"optimizer() returns an object of the class {type(own).__name__}, {why}; return one "
+            "optimizer, with a group of parameters for each rate"
+        )
+    # The gradients of other parameters would stay on each rank, and no checkpoint would hold them.
     known = set(map(id, model.parameters()))
-    every = [p for group in optimizer.param_groups for p in group["params"]]
+    every = [p for group in own.param_groups for p in group["params"]]
     if strange := [tuple(p.shape) for p in every if id(p) not in known]:
         raise RefusedError(
             f"optimizer() has {len(strange)} of its {len(every)} parameters from elsewhere than "
             f"the model it was given, one of the shape {strange[0]}; make them part of what "
             "model() returns"
         )
+    return own
 
 
 def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
@@ -98,46 +88,42 @@ def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[st
     return [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
 
 
-def by_name(
-    state: dict[str, Any],
-    names: Sequence[Sequence[str]],
-    settings: Sequence[dict[str, Any]],
-    now: Sequence[Sequence[str]],
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Reorder a state_dict of an optimizer, and its groups' first settings, to that of ``now``.
-
-    A state_dict has parameters by their position (torch.optim.Optimizer.state_dict), and ``names``
-    has the name for each position. Raises ValueError where a group has other parameters now.
-    """
-    before = [frozenset(group) for group in names]
-    wanted = [frozenset(group) for group in now]
-    if sorted(map(sorted, before)) != sorted(map(sorted, wanted)):
-        where = {name: at for at, group in enumerate(before) for name in group}
-        to = {name: at for at, group in enumerate(wanted) for name in group}
-        moved = sorted(n for n in {**where, **to} if _group(before, n) != _group(wanted, n))
-        raise ValueError(f"its optimizer has other parameters in its groups: {', '.join(moved)}")
-    saved = {
-        name: state["state"].get(position)
-        for group, of_group in zip(state["param_groups"], names, strict=True)
-        for position, name in zip(group["params"], of_group, strict=True)
+def state_by_name(
+    optimizer: torch.optim.Optimizer, names: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """The optimizer's state_dict, with ``names`` of parameters in place of their positions."""
+    state = optimizer.state_dict()
+    by_position = [name for group in names for name in group]
+    return {
+        "state": {by_position[at]: value for at, value in state["state"].items()},
+        "param_groups": [
+            {**group, "params": list(of_group)}
+            for group, of_group in zip(state["param_groups"], names, strict=True)
+        ],
     }
-    order = [before.index(group) for group in wanted]
-    states, groups, position = {}, [], 0
-    for at, of_group in zip(order, now, strict=True):
-        positions = range(position, position + len(of_group))
-        group = {k: v for k, v in state["param_groups"][at].items() if k not in OF_PARAMETERS}
-        if "param_names" in state["param_groups"][at]:
-            group["param_names"] = list(of_group)
-        groups.append({**group, "params": list(positions)})
-        for number, name in zip(positions, of_group, strict=True):
-            if saved[name] is not None:
-                states[number] = saved[name]
-        position = positions.stop
-    return {"state": states, "param_groups": groups}, [settings[at] for at in order]
 
 
-def _group(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
-    return next((group for group in groups if name in group), frozenset())
+def by_position(
+    saved: dict[str, Any], settings: Sequence[dict[str, Any]], names: Sequence[Sequence[str]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The state_dict that ``state_by_name`` saved, and first settings, in the order of ``names``.
+
+    Raises ValueError where a group has other parameters now.
+    """
+    groups = zip(saved["param_groups"], settings, strict=True)
+    known = {frozenset(group["params"]): (group, made) for group, made in groups}
+    now = [frozenset(group) for group in names]
+    if moved := set(now).symmetric_difference(known):
+        every = sorted(frozenset.union(*moved))
+        raise ValueError(f"its optimizer has other parameters in its groups: {', '.join(every)}")
+    positions = {name: at for at, name in enumerate(name for group in names for name in group)}
+    states = {positions[name]: state for name, state in saved["state"].items()}
+    made = []
+    for group, of_group in zip(now, names, strict=True):
+        made.append({**known[group][0], "params": [positions[name] for name in of_group]})
+        if "param_names" in made[-1]:
+            made[-1]["param_names"] = list(of_group)
+    return {"state": states, "param_groups": made}, [known[group][1] for group in now]
 
 
 def use_changed(

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-PIECE = 256  # lengths of which only the sum is kept
 STEPS = 128  # about, of a window in which samples are sorted by their lengths
 NO_END = 1 << 62  # the length of a data set of unknown length
 
@@ -65,17 +64,16 @@ class Shuffled:
         self.seed = seed
 
     def at(self, epoch: int, places: Ints) -> Ints:
-        found: Ints = shuffle(self.length, self.seed, epoch)[places]
-        return found
+        samples: Ints = shuffle(self.length, self.seed, epoch)[places]
+        return samples
 
 
 class AsTheyCome:
-    """Samples that have no index, and are numbered as they are read."""
+    """Samples that have no index, and are numbered as they are read, in ``parts`` of shards."""
 
-    name = "as they come"
-
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, parts: str = "") -> None:
         self.length = length
+        self.name = "as they come" + parts
 
     def at(self, epoch: int, places: Ints) -> Ints:
         return epoch * self.length + places
@@ -93,31 +91,28 @@ class ByLength:
 
     Each window of that order is sorted by length and cut into steps, which come in a shuffled
     order. A step has as many samples as ``budget`` tokens hold when all are padded to the longest
-    of them. The budget is the one in force where the window begins: ``budgets`` has (position in
-    the stream, tokens of a step), the first for position 0.
+    of them.
     """
 
-    def __init__(
-        self, kind: Kind, lengths: npt.NDArray[Any], seed: int, budgets: Sequence[tuple[int, int]]
-    ) -> None:
+    def __init__(self, kind: Kind, lengths: npt.NDArray[Any], seed: int, budget: int) -> None:
         self.kind = kind
         self.lengths = lengths
         self.length = kind.length
         self.seed = seed
-        self.budgets = tuple(budgets)
-        parts = sums(lengths, np.int64)
-        mean = max(1.0, float(parts.sum()) / len(lengths))
+        self.budget = budget
+        total = max(self.length, int(lengths.sum(dtype=np.int64)))
         self.longest = max(1, int(lengths.max()))
-        self.windows = max(1, round(mean * self.length / (STEPS * self.budgets[0][1])))
-        self.name = f"{kind.name}, by lengths {digest(parts)}"
+        self.windows = max(1, round(total / (STEPS * budget)))
+        checksum = zlib.crc32(np.ascontiguousarray(lengths).data)
+        self.name = f"{kind.name}, by lengths of CRC-32 {checksum:08x}, {budget:,} tokens a step"
         self.sorted = functools.lru_cache(maxsize=2)(self._sorted)
 
     @functools.cached_property
     def batch(self) -> float:
-        """The mean number of samples of a step in the first window, by the budget now in force."""
+        """The mean number of samples of a step in the first window."""
         first = share(self.length, self.windows, 0)
         tokens = np.sort(self._tokens(self.kind.at(0, np.arange(len(first)))))
-        return len(first) / len(steps_of(tokens, self.budgets[-1][1], self.longest))
+        return len(first) / len(steps_of(tokens, self.budget, self.longest))
 
     def count(self, position: int) -> int:
         """The number of samples of the step that begins at a position."""
@@ -126,20 +121,12 @@ class ByLength:
         begins = self.sorted(epoch, window).begins + share(self.length, self.windows, window).start
         return int(begins[np.searchsorted(begins, place, "right")]) - place
 
-    def fewest(self, position: int) -> int:
-        """The number of samples of the smallest step from a position to the end of its window."""
-        epoch, place = divmod(position, self.length)
-        window = self._window(place)
-        place -= share(self.length, self.windows, window).start
-        begins = self.sorted(epoch, window).begins
-        return int(np.diff(begins[np.searchsorted(begins, place) :]).min())
-
     def at(self, epoch: int, places: Ints) -> Ints:
-        found = np.empty_like(places)
+        samples = np.empty_like(places)
         for window, here in groups(self._window(places)):
             begin = share(self.length, self.windows, window).start
-            found[here] = self.sorted(epoch, window).samples[places[here] - begin]
-        return found
+            samples[here] = self.sorted(epoch, window).samples[places[here] - begin]
+        return samples
 
     def _window(self, place: Any) -> Any:
         """The window that a place of an epoch is in, or each of an array of them."""
@@ -147,12 +134,10 @@ class ByLength:
 
     def _sorted(self, epoch: int, window: int) -> Sorted:
         places = share(self.length, self.windows, window)
-        begin = epoch * self.length + places.start
-        budget = next(tokens for since, tokens in reversed(self.budgets) if since <= begin)
         samples = self.kind.at(epoch, np.arange(places.start, places.stop))
         tokens = self._tokens(samples)
         by_length = np.argsort(tokens, kind="stable")
-        sizes = steps_of(tokens[by_length], budget, self.longest)
+        sizes = steps_of(tokens[by_length], self.budget, self.longest)
         steps = np.split(samples[by_length], np.cumsum(sizes)[:-1])
         taken = [steps[one] for one in permutation(len(steps), self.seed, epoch, 3, window)]
         return Sorted(np.concatenate(taken), np.cumsum([0, *map(len, taken)]))
@@ -185,19 +170,6 @@ def groups(numbers: Ints) -> Iterator[tuple[int, Any]]:
         yield number, numbers == number
 
 
-def sums(values: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    """The sums of each 256 values, without a copy of them all, which `reduceat` would make."""
-    parts = (values[at : at + PIECE**2] for at in range(0, len(values), PIECE**2))
-    return np.concatenate(
-        [np.add.reduceat(part, np.arange(0, len(part), PIECE), dtype=dtype) for part in parts]
-    )
-
-
-def digest(values: npt.NDArray[Any]) -> str:
-    """A checksum of an array as text, which different numbers hardly ever share."""
-    return f"CRC-32 {zlib.crc32(np.ascontiguousarray(values).tobytes()):08x}"
-
-
 class Batch(NamedTuple):
     """The samples of one forward pass, and the place of each in the run."""
 
@@ -212,7 +184,8 @@ class Order:
     A step takes the next ``global_batch`` positions of the stream, or as many as a budget of tokens
     holds. The ranks share them in neighbouring blocks, and a rank shares its block among its
     ``accumulate`` forward passes; so the blocks, joined in rank order, are the batch that a single
-    rank would have taken in one pass.
+    rank would have taken in one pass. If the stream is ``divided``, a rank numbers the samples of
+    its own part.
     """
 
     kind: Kind
@@ -220,16 +193,12 @@ class Order:
     accumulate: int = 1
     rank: int = 0
     world_size: int = 1
+    divided: bool = False
 
     @property
     def mean(self) -> float:
         """The mean number of samples of a step."""
         return self.kind.batch if isinstance(self.kind, ByLength) else self.global_batch
-
-    def record(self, position: int) -> dict[str, Any]:
-        """The record that a run resumed at this position needs to take the same samples."""
-        budgets = self.kind.budgets if isinstance(self.kind, ByLength) else ()
-        return {"samples": position, "budgets": list(map(list, budgets))}
 
     def count(self, first: int) -> int:
         """How many samples the step at position ``first`` takes, of all ranks together."""
@@ -237,13 +206,16 @@ class Order:
 
     def batch(self, first: int, micro: int) -> Batch:
         """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        # The first step is tried out, and may be too small for a run that is resumed with more
-        # ranks.
-        places = range(first, first + max(self.count(first), self.world_size * self.accumulate))
-        block = share(len(places), self.world_size, self.rank)
-        part = share(len(block), self.accumulate, micro)
-        own = slice(block.start + part.start, block.start + part.stop)
-        return self.at(places[own])
+        places = self.block(first)
+        part = share(len(places), self.accumulate, micro)
+        return self.at(places[part.start : part.stop])
+
+    def block(self, first: int) -> range:
+        """The positions of this rank's samples of the step at ``first``."""
+        count = self.count(first)
+        own = share(count, self.world_size, self.rank)
+        begin = first // count * len(own) if self.divided else first + own.start
+        return range(begin, begin + len(own))
 
     def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
@@ -255,7 +227,7 @@ class Order:
     def at(self, places: Sequence[int]) -> Batch:
         """The samples at these positions of the stream."""
         epochs, inside = np.divmod(np.asarray(places, dtype=np.int64), self.kind.length)
-        found = np.empty_like(inside)
+        indices = np.empty_like(inside)
         for epoch, here in groups(epochs):
-            found[here] = self.kind.at(epoch, inside[here])
-        return Batch(places, found.tolist())
+            indices[here] = self.kind.at(epoch, inside[here])
+        return Batch(places, indices.tolist())

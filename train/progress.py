@@ -40,7 +40,7 @@ class Progress:
         if self._memory is not None:
             self._memory[0:1] = letter
 
-    def tell(self, **values: Any) -> None:
+    def publish(self, **values: Any) -> None:
         """Change published values of the last step."""
         self._told.update(values)
         if self._memory is not None:
@@ -51,4 +51,4 @@ class Progress:
         """Publish the end of a step."""
         if "first_collective" not in self._told:
             self._told["first_collective"] = time.time()
-        self.tell(step=step, steps=steps, at=time.monotonic())
+        self.publish(step=step, steps=steps, at=time.monotonic())

@@ -39,6 +39,28 @@ def write(states: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(states[device.type], device)
 
 
+_of_samples = np.random.MT19937()
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read samples in this block; after it the model draws as if they had drawn nothing.
+
+    It is used for a batch that other processes read as well: to change NumPy's generator drops the
+    second half of a pair of normal numbers, which must not depend on the reader.
+    """
+    python, ours = random.getstate(), torch.get_rng_state()
+    numpy: Any = np.random  # whose stubs lack the two functions
+    own = numpy.get_bit_generator()
+    numpy.set_bit_generator(_of_samples)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        numpy.set_bit_generator(own)
+        torch.set_rng_state(ours)
+
+
 def seed_alike(seed: int) -> None:
     """Let every rank draw the same numbers, for what a task makes: its data and its model."""
     random.seed(seed)

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import checkpoint, distributed, files, saving
+from . import checkpoint, distributed, saving
 from .config import Config
 from .data import Readers, described
-from .device import peak_bytes, pick_device
-from .distributed import World
-from .errors import RefusedError, StoppedError, shared_refusal
-from .exit import interrupt_saves, noted, requeue
+from .distributed import World, peak_bytes, pick_device
+from .errors import RefusedError, StoppedError, advice, shared_refusal
+from .exit import interrupt_saves, noted
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .saving import EVALUATION, METRICS, Saver, begin, claim
@@ -61,12 +60,12 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ))
     try:
         agree_on_flags(config)
-        task = distributed.together(make_task)
-        place, found = arrive(config, task, world, device, screen)
+        task = distributed.run_on_all_ranks(make_task)
+        place, begin_from = arrive(config, task, world, device, screen)
         readers = Readers(task, config)
         identity = announce(readers, config, world, device, screen)
         screen.line(f"writing to {place.out}")
-        outcome = train(readers, config, place, identity, found, deadline)
+        outcome = train(readers, config, place, identity, begin_from, deadline)
     except RefusedError as refusal:
         distributed.leave_group()
         raise RefusedError(str(refusal), shared=refusal.shared, met=True) from refusal
@@ -78,7 +77,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     gc.collect()
     distributed.leave_group()
     if not outcome.complete:
-        say_preempted(config, outcome, reasons, place, preempted_status)
+        print_preempted(outcome, reasons, place)
         return preempted_status
     if world.rank == 0:
         finish(outcome, config, task, place)
@@ -97,22 +96,22 @@ def train(
 
     Every rank calls it with the same arguments but its place, and gets the same result.
     """
-    order = checkpoint.order_in(begin_from) if begin_from is not None else None
-    training = Training(readers, config, place, deadline.is_over, order)
+    training = Training(readers, config, place, deadline.is_over)
     saver = Saver(place.out, identity, config, place.world, training, deadline)
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not readers.task.pretrained:
-            origin = getattr(readers.task, "origin", "")
+            origin = readers.task.origin
             raise shared_refusal(
                 "--eval-only evaluates trained weights, and these are not"
                 f"{origin and f' ({origin})'}; use --resume or --init",
             )
         return Outcome(training.trainer.bare, at, True, training.at_the_end(None))
-    saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = replace(at, evaluated=False)  # so that a complete run is validated again
-    distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
+    distributed.run_on_all_ranks(
+        lambda: begin(config, place.out, at) if place.world.rank == 0 else None
+    )
     if place.world.size == 1:
         interrupt_saves.set()
     try:
@@ -130,10 +129,10 @@ def train(
 
 def agree_on_flags(config: Config) -> None:
     """Raises RefusedError on all ranks together unless they have the same flags."""
-    said = {**vars(config), **config.options}
+    typed = {**vars(config), **config.options}
     for name in ("options", "loader_workers"):  # as many as each rank has CPUs for
-        del said[name]
-    flags = {f"--{name.replace('_', '-')}": value for name, value in said.items()}
+        del typed[name]
+    flags = {f"--{name.replace('_', '-')}": value for name, value in typed.items()}
     distributed.agree(flags, "start all of them with the same command line")
 
 
@@ -144,28 +143,30 @@ def arrive(
 
     The task prepares its data here. Raises RefusedError on all ranks together.
     """
-    found: Path | None = None
+    begin_from: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""
     if world.rank == 0:
         try:
             out = claim(config, name_of(task))
-            found, complaints = saving.find(config.resume, out, config.overwrite)
+            begin_from, complaints = saving.find(config.resume, out, config.overwrite)
             saving.refuse_own_source(config, out)
         except RefusedError as error:
             refusal = str(error)
-    out, found, complaints, refusal = distributed.from_rank_0((out, found, complaints, refusal))
+    out, begin_from, complaints, refusal = distributed.from_rank_0(
+        (out, begin_from, complaints, refusal)
+    )
     if refusal:
         raise shared_refusal(refusal)
     for complaint in complaints:
-        screen.line(f"{complaint}; using {found}")
+        screen.line(f"{complaint}; using {begin_from}")
     if has(task, "prepare"):
         if config.overwrite and world.rank == 0:
             rows.forget(out)
-        distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
+        distributed.rank_0_alone(lambda: task.prepare(out), world, device)
         task.prepared(out)
     metrics = Metrics(out / METRICS if world.rank == 0 else None)
-    return Place(world, device, out, screen, metrics, trackers(config, out, world)), found
+    return Place(world, device, out, screen, metrics, trackers(config, out, world)), begin_from
 
 
 def announce(
@@ -173,7 +174,7 @@ def announce(
 ) -> dict[str, Any]:
     """Print the task, its data and the ranks; return the identity that a resumed run must have."""
     task = readers.task
-    description = distributed.together(lambda: str(task.describe() or ""))
+    description = distributed.run_on_all_ranks(lambda: str(task.describe() or ""))
     distributed.agree(
         {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
     )
@@ -193,18 +194,14 @@ def announce(
     return {"task": name_of(task), "data": description, "seed": config.seed}
 
 
-def say_preempted(
-    config: Config, outcome: Outcome, reasons: list[str], place: Place, status: int
-) -> None:
-    """Print why a run ended early, and requeue its job or print the command that continues it."""
+def print_preempted(outcome: Outcome, reasons: list[str], place: Place) -> None:
+    """Print why a run ended early, and the command that continues it."""
     if place.world.rank != 0:
         return
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
-    place.screen.line(
-        requeue(os.environ, status) if config.requeue else to_continue(place.out, place.world)
-    )
+    place.screen.line(to_continue(place.out, place.world))
 
 
 def to_continue(out: Path, world: World) -> str:
@@ -221,30 +218,32 @@ def command_of(world: World) -> str:
     return f"python -m spawnlaunch --nproc {world.local_size} --"
 
 
-def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
+def print_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Print the results on each split, and write them to a file."""
     numbers: dict[str, Any] = {"step": outcome.at.step}
     if not outcome.at.step:  # the weights are of no step of this run
         numbers = {"weights": config.init or "of model()"}
     several = config.eval_only or len(outcome.measured) > 1
-    for split, found in outcome.measured.items():
-        every = {"loss": found.loss, **found.report}
+    for split, measured in outcome.measured.items():
+        every = {"loss": measured.loss, **measured.report}
         numbers[split] = {name: known(value) for name, value in every.items()}
-        said = "".join(f"  {name} {value:.4f}" for name, value in brief(found.report).items())
+        measures = "".join(
+            f"  {name} {value:.4f}" for name, value in brief(measured.report).items()
+        )
         if several:  # for one split the last line has it
-            place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
-        if table := task.show(found.sums):
+            place.screen.line(f"{split}: loss {measured.loss:.3f}{unit_of(task)}{measures}")
+        if table := task.show(measured.sums):
             place.screen.line(table)
     file = place.out / EVALUATION
     try:
-        files.write_text(file, json.dumps(numbers, indent=1) + "\n")
+        file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise StoppedError(
-            f"cannot write {file}: {error.strerror}; {files.advice(error)}, and type --resume auto"
+            f"cannot write {file}: {error.strerror}; {advice(error)}, and type --resume auto"
         ) from error
 
 
-def tell_of_best(outcome: Outcome, place: Place) -> None:
+def print_best(outcome: Outcome, place: Place) -> None:
     """Print the command that evaluates the best weights, unless they were evaluated here."""
     best = place.out / checkpoint.BEST
     if outcome.at.best_step == outcome.at.step or not best.exists():
@@ -261,12 +260,12 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Print the results and a sample of the model, and export it."""
     screen, unit = place.screen, unit_of(task)
     if config.eval_only:
-        tell_splits(outcome, config, task, place)
+        print_splits(outcome, config, task, place)
         return
     screen.line(f"saved {checkpoint.path_of(place.out, outcome.at.step)}")
     outcome.model.eval()
-    tell_splits(outcome, config, task, place)
-    tell_of_best(outcome, place)
+    print_splits(outcome, config, task, place)
+    print_best(outcome, place)
     if has(task, "sample"):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
     if has(task, "export"):

@@ -11,13 +11,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from . import alike, checkpoint, files, rng
+from . import checkpoint, checks, rng
 from .checkpoint import copied
 from .config import Config, aim, to_toml
 from .distributed import World, from_every_rank, rank_0_alone
-from .errors import RefusedError, StoppedError, shared_refusal
-from .log import Log
-from .metrics import go_back_to
+from .errors import RefusedError, StoppedError, advice, shared_refusal
+from .log import Log, go_back_to
 from .progress import NOTHING, SAVE
 from .schedule import Deadline, Position
 from .training import Training
@@ -45,12 +44,12 @@ def claim(config: Config, task: str) -> Path:
         raise RefusedError("--resume auto goes on with the run in --out; type --out as well")
     try:
         path = Path(out) if out is not None else _new_directory(task)
-        files.make_directory(path)
+        path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
         if _holds_run(path) and not (overwrite or _goes_on(path, resume)):
             raise FileExistsError
-        files.open_text(path / METRICS, "a").close()
+        (path / METRICS).open("a").close()
     except FileExistsError:
         if path.is_dir():
             to_do = "--resume auto to go on with it, or --overwrite to replace it"
@@ -69,10 +68,8 @@ def refuse_own_source(config: Config, out: Path) -> None:
     """Raises RefusedError where --overwrite would remove the run that --init or --resume reads."""
     if not config.overwrite:
         return
-    if config.resume == "auto" or config.requeue:
-        raise RefusedError(
-            "--overwrite begins anew, and --resume auto and --requeue go on; leave it or them out"
-        )
+    if config.resume == "auto":
+        raise RefusedError("--overwrite begins anew, and --resume auto goes on; leave one out")
     if config.eval_only:
         raise RefusedError(
             "--eval-only trains nothing that could replace the run in --out; leave --overwrite out"
@@ -109,7 +106,7 @@ def _lock(path: Path) -> None:
 
     Where the file system has no locks (flock(2): ENOLCK, EOPNOTSUPP) nothing is kept out.
     """
-    file = files.open_text(path / LOCK, "a+")
+    file = (path / LOCK).open("a+", encoding="utf-8")
     give_up_at = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -139,11 +136,11 @@ def begin(config: Config, out: Path, at: Position) -> None:
     try:
         if config.overwrite:
             clear(out)
-        files.write_text(out / CONFIG, to_toml(replace(config, out=str(out))))
+        (out / CONFIG).write_text(to_toml(replace(config, out=str(out))), encoding="utf-8")
         go_back_to(out / METRICS, at.step, at.evaluated)
     except OSError as error:
         raise RefusedError(
-            f"cannot write to {out}: {error.strerror}; {files.advice(error)}, or type another --out"
+            f"cannot write to {out}: {error.strerror}; {advice(error)}, or type another --out"
         ) from error
 
 
@@ -161,7 +158,7 @@ def _new_directory(task: str) -> Path:
     while True:
         try:
             # Of several runs that start in the same second, only one can make it.
-            files.make_directory(path, exist_ok=False)
+            path.mkdir(parents=True)
             return path
         except FileExistsError:
             count += 1
@@ -200,8 +197,9 @@ class Saver:
             # Before the copy: a checkpoint that is still being written holds as much memory again.
             problem = self.writer.problem() or log.metrics.problem
         wrong = str(problem or self.trainer.changed_tensors())
-        told = from_every_rank((rng.read(self.trainer.device), wrong))
-        for _, text in told:
+        record = None if self.stream is None else self.stream.record()
+        states = from_every_rank((rng.read(self.trainer.device), record, wrong))
+        for *_, text in states:
             if text:
                 raise StoppedError(text) from problem
         if self.writer is not None:
@@ -212,14 +210,13 @@ class Saver:
                 "samples": self.samples,
                 "progress": asdict(at),
                 "log": log.state(),
-                "rng": [randoms for randoms, _ in told],
+                "rng": [randoms for randoms, *_ in states],
+                "streams": [stream for _, stream, _ in states],
                 "identity": self.identity,
                 "config": asdict(self.config),
                 "world_size": self.world.size,
                 "global_batch": self.order.global_batch,
                 "longest_save_s": self.deadline.longest_save_s,
-                "order": self.order.record(at.samples),
-                "stream": None if self.stream is None else self.stream.record(),
             }
             self.writer.write(
                 checkpoint.Snapshot(
@@ -232,22 +229,9 @@ class Saver:
         self.saved = at
         self.trainer.clock.progress.phase(NOTHING)
 
-    def look_for_room(self, saves: int) -> None:
-        """Raises RefusedError on all ranks when the checkpoints to keep will not fit on the disk.
-
-        ``saves`` is the most checkpoints that the run may write.
-        """
-        size = self.trainer.state_bytes()
-
-        def look() -> None:
-            missing = min(self.config.keep + 2, saves) - len(checkpoint.all_in(self.out))
-            checkpoint.room_for(self.out, size, max(1, missing))
-
-        rank_0_alone(look, "look for room", self.world, self.trainer.device)
-
     def finish(self) -> None:
         """Wait until the last checkpoint is on the disk, on every rank."""
-        rank_0_alone(self.wait, "write the checkpoint", self.world, self.trainer.device)
+        rank_0_alone(self.wait, self.world, self.trainer.device)
 
     def wait(self) -> None:
         """Wait until this rank's checkpoint is on the disk; raises the error of its thread."""
@@ -269,13 +253,13 @@ class Saver:
                 "another --out",
             ) from error
         if self.stream is not None:
-            self.stream.go_on(training["stream"])
+            self.stream.go_on(training["streams"])
         log.load(training["log"])
         self.deadline.saved_in(training["longest_save_s"])
-        said = f"resumed from step {training['progress']['step']}"
+        line = f"resumed from step {training['progress']['step']}"
         if changed := changes(training, self.config, self.world.size, self.order.global_batch):
-            said += f"; changed: {', '.join(changed)}"
-        log.screen.line(said)
+            line += f"; changed: {', '.join(changed)}"
+        log.screen.line(line)
         # In a larger world than before the new ranks begin with numbers of their own.
         self.task.load_state_dict(training["task"])
         if self.world.rank < len(training["rng"]):
@@ -296,7 +280,7 @@ class Saver:
                     f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
                     f"{value!r}; type what it was, or another --out",
                 )
-        if other := alike.difference(training["samples"], self.samples):
+        if other := checks.difference(training["samples"], self.samples):
             raise shared_refusal(
                 f"{path} is of a run with other samples: {other}; give it the samples that it had, "
                 "or begin a new run with --init and another --out"
@@ -305,7 +289,7 @@ class Saver:
 
 # Flags that a resumed run may change without a word, since they do not change the training.
 OWN_AFFAIR = (
-    *("options", "out", "overwrite", "resume", "init", "max_time", "requeue"),
+    *("options", "out", "overwrite", "resume", "init", "max_time"),
     *("eval_only", "eval_splits"),
 )
 
@@ -314,17 +298,17 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     """The differences from the run that wrote a checkpoint, as "--lr 0.001 -> 0.0003"."""
     before, now = saved["config"], asdict(config)
     before, now = {**before, **before["options"]}, {**now, **now["options"]}
-    told = []
+    changed = []
     for name in now:
         if name not in OWN_AFFAIR and name in before and before[name] != now[name]:
             both = before[name], now[name]
             shown = [f"{v:g}" if isinstance(v, float) else str(v) for v in both]
-            told.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
+            changed.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
     if saved["world_size"] != world_size:
-        told.append(f"{saved['world_size']} -> {world_size} ranks")
+        changed.append(f"{saved['world_size']} -> {world_size} ranks")
     if saved["global_batch"] != batch:
-        told.append(f"{batch} samples per step, was {saved['global_batch']}")
-    return told
+        changed.append(f"{batch} samples per step, was {saved['global_batch']}")
+    return changed
 
 
 def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, list[str]]:

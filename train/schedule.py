@@ -86,7 +86,6 @@ class Schedule:
 
     config: Config
     length: int  # of the data set
-    batch: float  # samples of one step, the mean of all
     steps: int
     warmup: int
     final: float  # the learning rate of the last step, as a share of the highest
@@ -117,12 +116,6 @@ class Schedule:
             return samples // self.length > (samples - taken) // self.length
         return bool(every) and step % int(every) == 0
 
-    def times(self, every: int | str) -> int:
-        """How often an action is due in the whole run, the last step aside."""
-        if every == EPOCH:
-            return int(self.steps * self.batch // self.length)
-        return self.steps // int(every) if every else 0
-
     def is_impatient(self, at: Position) -> bool:
         """Whether as many validations as ``--patience`` says were not the best so far."""
         return self.config.patience is not None and at.since_best >= self.config.patience
@@ -138,10 +131,6 @@ class Schedule:
             or self.is_due(self.config.save_every, at.step, at.samples, at.taken)
             or self.complete(at)
         )
-
-    def saves(self) -> int:
-        """The most checkpoints that the run may write: one at the end, the due, and the best."""
-        return 1 + self.times(self.config.save_every) + self.times(self.config.eval_every)
 
 
 def schedule(config: Config, length: int, batch: float) -> Schedule:
@@ -169,7 +158,7 @@ def schedule(config: Config, length: int, batch: float) -> Schedule:
             f"{steps // 10 or 1} or so",
         )
     warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
-    return Schedule(config, length, batch, steps, warmup, final)
+    return Schedule(config, length, steps, warmup, final)
 
 
 def _final_share(config: Config) -> float:

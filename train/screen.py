@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from .errors import tell
+from .errors import write_stderr
 
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
 
@@ -23,8 +23,8 @@ def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
     """
     if stream.isatty():
         return shutil.get_terminal_size().columns
-    told = environ.get(COLUMNS, "")
-    return int(told) if told.isdecimal() else None
+    columns = environ.get(COLUMNS, "")
+    return int(columns) if columns.isdecimal() else None
 
 
 class Screen:
@@ -84,7 +84,9 @@ class Screen:
             with open(os.devnull, "w", encoding="ascii") as nowhere:
                 os.dup2(nowhere.fileno(), self.stream.fileno())
             self.stream = self.bar = None
-            tell(f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n")
+            write_stderr(
+                f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n"
+            )
 
 
 def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:

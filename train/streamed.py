@@ -1,27 +1,28 @@
 """Read samples that have no index, as those of an IterableDataset, one after the other.
 
-Every rank reads all of them and keeps its share. So each step has the samples that it has on any
-number of ranks, if the data set gives the same ones each time, and to every rank. A resumed run
-goes on from the data set's own ``state_dict``; without one it reads once more what it has read.
+A data set whose shards are a multiple of the ranks is divided: each rank reads its shards, and goes
+on with as many ranks as it had. Of another one every rank reads all samples, and keeps its share.
+So each step has the samples that it has on any number of ranks, if the data set gives the same ones
+each time, and to every rank. A resumed run goes on from the data set's own ``state_dict``; without
+one it reads once more what it has read.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from .data import NO_MORE, Feed, Reader, own_state, seed_sample
+from .checks import fingerprint
+from .data import Reader, own_state, seed_sample, shards_of
 from .distributed import agree
 from .errors import StoppedError
+from .feed import NO_MORE, Feed
 from .order import Order
 
 
@@ -37,22 +38,26 @@ class Passes:
     """Reads all samples in turn, pass after pass; a sample's place seeds what it draws."""
 
     def __init__(self, reader: Reader, state: State) -> None:
+        self.reader = reader
         self.samples: Any = reader.samples
-        self.split, self.seed = reader.split, reader.seed
         self.number, self.place, own = state
         self.coming = self._begun(own)
 
     def _begun(self, own: Any = None) -> Iterator[Any]:
-        seed_sample(self.seed, self.split, self.place)
+        self._seed()
         if hasattr(self.samples, "set_epoch"):
             self.samples.set_epoch(self.number)
         if own not in (None, {}):
             self.samples.load_state_dict(copy.deepcopy(own))  # the data set may change it
         return iter(self.samples)
 
+    def _seed(self) -> None:
+        reader = self.reader
+        seed_sample(reader.seed, reader.split, self.place * reader.parts + reader.part)
+
     def take(self) -> Any:
         """Return the next sample of this pass, or NO_MORE."""
-        seed_sample(self.seed, self.split, self.place)
+        self._seed()
         sample = next(self.coming, NO_MORE)
         self.place += sample is not NO_MORE
         return sample
@@ -65,8 +70,8 @@ class Passes:
             self.number += 1
             self.coming = self._begun()
         raise StoppedError(
-            f"the data set {self.split!r} gave {self.place:,} samples and no more when it was "
-            "iterated again; let its __iter__ begin anew each time, or type a lower --steps"
+            f"the data set {self.reader.split!r} gave {self.place:,} samples and no more when it "
+            "was iterated again; let its __iter__ begin anew each time, or type a lower --steps"
         )
 
     def state(self) -> State:
@@ -82,20 +87,23 @@ class Trained(IterableDataset[Any]):
         self.first, self.steps, self.state = first, steps, state
 
     def __iter__(self) -> Iterator[tuple[Any, bytes]]:
+        order, first = self.order, self.first
         passes = Passes(self.reader, self.state)
-        while passes.place < self.first:  # there is no state to go on from
-            passes.take_on()
+        if self.state.place == 0:  # there is no state to go on from
+            for _ in range(order.block(first).start if order.divided else first):
+                passes.take_on()
         for _ in range(self.steps):
-            first, passing = passes.place, range(self.order.accumulate)
-            own = [self.order.batch(first, micro).indices for micro in passing]
+            own = [order.batch(first, micro).indices for micro in range(order.accumulate)]
             kept: dict[int, Any] = {place: None for places in own for place in places}
-            for place in range(first, first + self.order.count(first)):
+            whole = range(first, first + order.count(first))
+            for place in order.block(first) if order.divided else whole:
                 sample = passes.take_on()
                 if place in kept:
                     kept[place] = sample
             state = pickle.dumps(passes.state())
             for places in own:
                 yield self.reader.collated([kept[place] for place in places]), state
+            first = whole.stop
 
 
 class Evaluated(IterableDataset[Any]):
@@ -125,10 +133,14 @@ class Stream:
 
         Raises RefusedError on all ranks where they are not the same for all.
         """
-        self.reader, self.order = reader, order
+        self.shards, self.order, whole = shards_of(reader.samples), order, reader
+        if order.divided:
+            reader = reader.divided(order.rank, order.world_size)
+        self.reader = reader
         self.state = pickle.dumps(State(0, 0, reader.start))
         passes = Passes(reader, State())
-        reader.first = [passes.take_on() for _ in range(order.count(0))]
+        tried = len(order.block(0)) if order.divided else order.count(0)
+        reader.first = [passes.take_on() for _ in range(tried)]
         state: State = pickle.loads(pickle.dumps(passes.state()))
         # One more than the step has: a rank with one sample looks at the next, too.
         reader.first.append(passes.take_on())
@@ -136,9 +148,10 @@ class Stream:
         self.keeps = state.samples is not None
         if self.keeps and reader.start not in (None, {}):  # else it could not be set back
             again = Passes(reader, state).take_on()
-            self.keeps = digest(again) == digest(reader.first[-1])
+            self.keeps = fingerprint(again) == fingerprint(reader.first[-1])
+        first = Passes(whole, State()).take() if order.divided else reader.first[0]
         agree(
-            {f"the first sample of {reader.split!r}": digest(reader.first[0])},
+            {f"the first sample of {reader.split!r}": fingerprint(first)},
             "dataset() has to give all samples to every rank, for the loop shares them out; leave "
             "its own division by rank out",
         )
@@ -152,10 +165,19 @@ class Stream:
 
     def promise(self) -> str:
         """A line for the user on how such samples are read."""
+        ranks = self.order.world_size
         goes_on = "goes on from their state_dict" if self.keeps else "reads the earlier ones again"
+        if self.order.divided:
+            return (
+                f"samples without an index: each rank reads {self.shards // ranks} of "
+                f"{self.shards} shards; a resumed run has {ranks} ranks too, and {goes_on}"
+            )
+        why = ""
+        if ranks > 1:
+            why = f" ({self.shards or 'no'} shards; a multiple of {ranks} would be divided)"
         return (
-            "samples without an index: every rank reads all of them; steps are the same on any "
-            f"number of ranks if each pass gives the same samples; a resumed run {goes_on}"
+            f"samples without an index: every rank reads all of them{why}; steps are the same on "
+            f"any number of ranks if each pass gives the same samples; a resumed run {goes_on}"
         )
 
     def record(self) -> tuple[Any, ...]:
@@ -163,20 +185,8 @@ class Stream:
         state: State = pickle.loads(self.state)
         return tuple(state if self.keeps else state._replace(samples=None))
 
-    def go_on(self, record: tuple[Any, ...]) -> None:
-        """Go on from a checkpoint; without a state in it the samples are read from the first on."""
+    def go_on(self, records: Sequence[tuple[Any, ...]]) -> None:
+        """Go on from the records of all ranks; without a state the samples are read once more."""
+        record = records[self.order.rank if self.order.divided else 0]
         if record[2] is not None and self.keeps:
             self.state = pickle.dumps(State(*record))
-
-
-def digest(value: Any) -> int:
-    """A checksum of the numbers and texts in a sample; values of other types count as 0."""
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().to_dense().float().numpy()
-    if isinstance(value, np.ndarray):
-        return zlib.crc32(np.ascontiguousarray(value).tobytes())
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return zlib.crc32(repr([digest(one) for one in value]).encode())
-    return zlib.crc32(repr(value).encode()) if isinstance(value, (str, bytes, int, float)) else 0

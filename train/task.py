@@ -50,6 +50,8 @@ class Task:
     counted: str = ""
     #: whether ``model()`` has trained weights, so that ``--eval-only`` needs no others
     pretrained: bool = False
+    #: the origin of the weights in words, which is printed after ``model()`` was called
+    origin: str = ""
     #: flags of the loop, such as {"lr": 5e-5}, on the class
     defaults: ClassVar[Mapping[str, Any]] = {}
 
@@ -170,23 +172,23 @@ def complete(cls: type) -> None:
 
 def has(task: object, name: str) -> bool:
     """Whether a task, or a class of tasks, has a hook of its own in place of the default."""
-    found = getattr(task, name)
-    return getattr(found, "__func__", found) is not vars(Task)[name]
+    hook = getattr(task, name)
+    return getattr(hook, "__func__", hook) is not vars(Task)[name]
 
 
 def _check_parameters(cls: type, name: str) -> None:
-    wanted, found = vars(Task)[name], inspect.getattr_static(cls, name)
+    wanted, hook = vars(Task)[name], inspect.getattr_static(cls, name)
     if inspect.isfunction(wanted) and not callable(getattr(cls, name)):
         _refuse(cls, f"has a {name} that is no method; give it another name")
-    if not inspect.isfunction(wanted) or not inspect.isfunction(found):
+    if not inspect.isfunction(wanted) or not inspect.isfunction(hook):
         return
     names = list(inspect.signature(wanted).parameters)
     try:
-        inspect.signature(found).bind(*names)
+        inspect.signature(hook).bind(*names)
     except TypeError:
         _refuse(
             cls,
-            f"has {name}{inspect.signature(found)}, which the loop calls as "
+            f"has {name}{inspect.signature(hook)}, which the loop calls as "
             f"{name}({', '.join(names[1:])}); give it these parameters",
         )
 

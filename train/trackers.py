@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .config import Config
 from .distributed import World
 from .errors import needed
-from .exit import deaf_children
+from .exit import block_signals_in_children
 
 
 class Tracker(NamedTuple):
@@ -25,19 +25,19 @@ def trackers(config: Config, out: Path, world: World) -> list[Tracker]:
 
     Raises RefusedError on all ranks together where what they need is not installed.
     """
-    found: list[Tracker] = []
+    used: list[Tracker] = []
     if config.tensorboard:
         tensorboard = needed("torch.utils.tensorboard", "tracking")
         if world.rank == 0:
-            found.append(_tensorboard(tensorboard.SummaryWriter(str(out / "tensorboard"))))
+            used.append(_tensorboard(tensorboard.SummaryWriter(str(out / "tensorboard"))))
     if config.wandb is not None:
         run = _run(config.wandb, config, out, world)
 
         def log(step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
             run.log({**_numbers(shared), **own}, step=step)
 
-        found.append(Tracker(log, run.finish))
-    return found
+        used.append(Tracker(log, run.finish))
+    return used
 
 
 def _tensorboard(writer: Any) -> Tracker:
@@ -63,7 +63,7 @@ def _run(project: str, config: Config, out: Path, world: World) -> Any:
     directory.mkdir(parents=True, exist_ok=True)
     wandb = needed("wandb", "tracking")
     # Its own process has to outlive the signal that asks the training to save.
-    with deaf_children():
+    with block_signals_in_children():
         return wandb.init(
             project=project,
             group=out.name,

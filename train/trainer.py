@@ -29,16 +29,14 @@ from . import optimizer as optimizers
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .data import NO_MORE, number_on
 from .distributed import (
     World,
     any_rank,
     from_every_rank,
-    refuse_if_any,
     sum_over_ranks,
-    together,
 )
 from .errors import RefusedError, StoppedError
+from .feed import NO_MORE, number_on
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, named, size_of
 from .task import Task, has, name_of
@@ -62,7 +60,7 @@ class Trainer:
         self.task, self.config, self.world, self.device = task, config, world, device
         self.per_rank = per_rank
         self.clock = Clock(device)
-        model = build_model(task, config, world, device)
+        model = build_model(task, config)
         self.bare = model.to(device)
         if not model.training:  # as from_pretrained leaves it; only a part in eval mode is meant so
             model.train()
@@ -215,39 +213,6 @@ class Trainer:
             for module, mode in modes:
                 module.training = mode
 
-    def refuse_gradients(self, batch: Any) -> str:
-        """Raises RefusedError on all ranks for gradients of a batch that no step can use.
-
-        Returns the names of parameters without one, which a single rank can do without. Nothing is
-        changed: the wrapper is left out, and buffers, modes and random numbers stay.
-        """
-        buffers = [(buffer, buffer.clone()) for buffer in self.bare.buffers()]
-        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
-            loss, _ = together(lambda: sum_and_count(self.task.loss(self.bare, batch)))
-            found = torch.autograd.grad(loss, list(self.learning.values()), allow_unused=True)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if buffer.layout == torch.strided and buffer.shape == before.shape:
-                    buffer.copy_(before)
-        gradients = dict(zip(self.learning, found, strict=True))
-        sparse = [n for n, g in gradients.items() if g is not None and g.layout != torch.strided]
-        unused = [n for n, g in gradients.items() if g is None]
-        wrong = ""
-        if sparse:
-            wrong = (
-                f"the gradient of {named(sparse)} is sparse, which cannot be clipped; leave "
-                "sparse=True of the nn.Embedding out"
-            )
-        elif unused and self.ddp is not None and not self.config.find_unused:
-            wrong = (
-                f"the first batch gave no gradient to {named(unused)}; freeze what loss() does not "
-                "use, with requires_grad_(False), or type --find-unused if it is used now and then"
-            )
-        elif len(unused) == len(gradients):
-            wrong = "the first batch gave no gradient to any parameter; use the model in loss()"
-        refuse_if_any(wrong)
-        return named(unused) if unused else ""
-
     def refuse_changed_parameters(self) -> None:
         """Raises StoppedError where parameters are frozen or thawed, RefusedError for unsent ones.
 
@@ -319,17 +284,10 @@ class Trainer:
             group["lr"] = made["lr"] * share
         return max(float(made["lr"]) for made in self.first_groups) * share
 
-    def state_bytes(self) -> int:
-        """The approximate bytes of a checkpoint, without the state of a task's own optimizer."""
-        weights = (v for v in self.bare.state_dict().values() if isinstance(v, Tensor))
-        moments = () if has(self.task, "optimizer") else (*self.optimized, *self.optimized)
-        return sum(v.numel() * v.element_size() for v in (*weights, *moments))
-
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
         rest = {
-            "optimizer": self.optimizer.state_dict(),
-            "names": self.names,
+            "optimizer": optimizers.state_by_name(self.optimizer, self.names),
             "scaler": self.scaler.state_dict(),
             "groups": self.first_groups,
         }
@@ -341,9 +299,7 @@ class Trainer:
         Raises RuntimeError or ValueError where it is of another model or optimizer.
         """
         self.bare.load_state_dict(weights)
-        state, was = optimizers.by_name(
-            rest["optimizer"], rest["names"], rest["groups"], self.names
-        )
+        state, was = optimizers.by_position(rest["optimizer"], rest["groups"], self.names)
         # On a CPU the optimizer keeps the tensors that it is given, and these are mapped from a
         # file.
         self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
@@ -377,13 +333,13 @@ def timed(to: tuple[Clock, Any], bucket: Any) -> torch.futures.Future[Tensor]:
     return averaged
 
 
-def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
+def sum_and_count(result: Any) -> tuple[Tensor, Tensor | float]:
     """Check loss()'s result. Raises RefusedError unless it is a sum to learn from, and a count."""
     what = ""
     try:
-        loss_sum, count = found
+        loss_sum, count = result
     except (TypeError, ValueError):
-        what = f"an object of the class {type(found).__name__}"
+        what = f"an object of the class {type(result).__name__}"
     else:
         if not isinstance(loss_sum, Tensor):
             what = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
@@ -404,12 +360,12 @@ def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
 
     Raises StoppedError on all ranks when one reports something ``wrong``, or has other sums.
     """
-    told = from_every_rank((dict(shapes), wrong))
-    for text in filter(None, (text for _, text in told)):
+    answers = from_every_rank((dict(shapes), wrong))
+    for text in filter(None, (text for _, text in answers)):
         raise StoppedError(text)
-    first = next((rank for rank, (found, _) in enumerate(told) if found), 0)
-    agreed = told[first][0]
-    for rank, (other, _) in enumerate(told):
+    first = next((rank for rank, (sums, _) in enumerate(answers) if sums), 0)
+    agreed = answers[first][0]
+    for rank, (other, _) in enumerate(answers):
         if other and other != agreed:
             raise StoppedError(
                 f"the ranks disagree on what measure() returns: rank {first} has {agreed}, rank "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,20 +13,19 @@ import torch
 from torch import Tensor
 
 from . import rng, schedule
-from .alike import samples_of
 from .arranged import order_of
+from .checks import refuse_gradients, refuse_sums, samples_of
 from .config import Config, aim
-from .data import Feed, Readers, come_in_turn, default_workers, to_device
-from .distributed import World
+from .data import Reader, Readers, come_in_turn
+from .distributed import World, refuse_if_any, run_on_all_ranks
 from .errors import StoppedError
-from .evaluate import Evaluator
+from .feed import NO_MORE, Feed, default_workers, to_device
 from .log import OWN, Log, Metrics, Sizes, brief
-from .means import refuse_means
 from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
-from .streamed import Stream
+from .streamed import Evaluated, Passes, State, Stream
 from .task import unit_of
 from .trackers import Tracker
 from .trainer import Trainer
@@ -51,6 +51,55 @@ class Measured(NamedTuple):
     sums: Mapping[str, Tensor]
 
 
+class InOrder:
+    """Iterates over this rank's batches of an evaluation, each of ``size`` neighbouring samples."""
+
+    def __init__(self, length: int, size: int, world: World) -> None:
+        starts = range(0, length, size)
+        self.rounds = -(-len(starts) // world.size)
+        self.own = starts[world.rank :: world.size]
+        self.length = length
+        self.size = size
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in self.own:
+            part = range(start, min(start + self.size, self.length))
+            yield Batch(part, part)
+
+
+class Evaluator:
+    """Evaluates the model on one split, in its present state at each call."""
+
+    def __init__(self, reader: Reader, trainer: Trainer, workers: int) -> None:
+        """Batch i of the samples of a split goes to rank i modulo the number of ranks.
+
+        So a batch holds the same samples however many ranks there are, and nothing is padded.
+        """
+        world, batch_size = trainer.world, trainer.config.eval_batch_size
+        self.trainer = trainer
+        self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
+        self.rounds: int | None = None  # unknown until the end
+        if come_in_turn(reader.samples):
+            evaluated = Evaluated(reader, batch_size, world.rank, world.size)
+            self.feed = Feed(evaluated, None, min(workers, 1), trainer.device)
+            empty = Passes(reader, State()).take() is NO_MORE
+            refuse_if_any(self.nothing if empty else "")
+            return
+        order = InOrder(len(reader), batch_size, world)
+        self.rounds = order.rounds
+        self.feed = Feed(reader, order, workers, trainer.device)
+
+    def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
+        """Return the sums over all samples, in double precision on the CPU, the same on every rank.
+
+        None if the ranks agreed to stop. Raises StoppedError where no rank had a sample.
+        """
+        sums = self.trainer.evaluate(iter(self.feed), self.rounds, wants_stop)
+        if sums == {}:
+            raise StoppedError(self.nothing)
+        return sums
+
+
 class Training:
     """Holds all that the steps of a run need, and runs its validations."""
 
@@ -60,24 +109,24 @@ class Training:
         config: Config,
         place: Place,
         wants_stop: Callable[[], bool],
-        order: Mapping[str, Any] | None = None,
     ) -> None:
-        """``order`` is the record in the checkpoint of the run that is resumed."""
         self.task = task = readers.task
         self.config = config
         self.place = place
         self.wants_stop = wants_stop
         world, device = place.world, place.device
         self.reader = readers["train"]
-        self.order = order_of(task, self.reader, config, world, order)
+        self.order = order_of(task, self.reader, config, world)
         in_turn = come_in_turn(self.reader.samples)
         self.stream = Stream(self.reader, self.order) if in_turn else None
+        if self.stream is not None:
+            self.reader = self.stream.reader
         self.schedule = schedule.schedule(config, self.order.kind.length, self.order.mean)
         self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)
 
         self.trainer = Trainer(task, config, world, device, self.order.global_batch / world.size)
-        unused = self._try_out()
+        lines = self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
             split: Evaluator(readers[split], self.trainer, self.workers)
@@ -92,27 +141,25 @@ class Training:
         self.log = Log(
             place.screen, place.metrics, place.trackers, self._sizes(), self.trainer.clock
         )
-        lines = self.trainer.describe()
-        if unused:
-            lines.append(f"without a gradient in the first batch: {unused}")
+        lines = [task.origin, *self.trainer.describe(), *lines]
         if self.measure != "loss":
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
         if self.stream is not None:
             lines.append(self.stream.promise())
-        for line in lines:
+        for line in filter(None, lines):
             place.screen.line(line)
 
-    def _try_out(self) -> str:
+    def _try_out(self) -> list[str]:
         """Refuse a task if the loss or the gradients of its first batch cannot be used.
 
-        Returns the names of parameters that have no gradient.
+        Returns lines on what is odd, and may be meant so.
         """
         before = copy.deepcopy(self.task.state_dict())
-        refuse_means(self.trainer, self._first_and_halves())
-        first = self.reader[self.order.batch(0, 0)]
-        unused = self.trainer.refuse_gradients(to_device(first, self.place.device))
+        no_sum = refuse_sums(self.trainer, run_on_all_ranks(self._first_and_halves))
+        first = run_on_all_ranks(lambda: self.reader[self.order.batch(0, 0)])
+        unused = refuse_gradients(self.trainer, to_device(first, self.place.device))
         self.task.load_state_dict(before)
-        return unused
+        return [no_sum, unused and f"without a gradient in the first batch: {unused}"]
 
     def _first_and_halves(self) -> list[Any]:
         """The first batch of this rank, of two samples at least, and its two halves."""
@@ -148,10 +195,10 @@ class Training:
         }
 
     def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
-        found = self.task.report(sums)
-        if wrong := unfit(found, self.measure):
+        numbers = self.task.report(sums)
+        if wrong := unfit(numbers, self.measure):
             raise StoppedError(wrong)
-        report = {name: float(value) for name, value in found.items()}
+        report = {name: float(value) for name, value in numbers.items()}
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
     def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
@@ -161,8 +208,8 @@ class Training:
         self.log.clock.progress.phase(NOTHING)
         if sums is None:
             return at, True, None
-        found = self._measured(sums)
-        loss, report = found.loss, found.report
+        measured = self._measured(sums)
+        loss, report = measured.loss, measured.report
         if not math.isfinite(loss):
             raise StoppedError(
                 f"the validation loss of step {at.step} is {loss}; look at the samples held out"
@@ -175,7 +222,7 @@ class Training:
             self.place.screen.line(
                 f"no better {self.measure} in {since}: ended after step {at.step}"
             )
-        return at, False, found
+        return at, False, measured
 
 
 SHOWN = 64  # characters of a wrong report
@@ -199,3 +246,22 @@ def unfit(report: Any, best: str) -> str:
     if best != "loss" and best not in report:
         return f"--best: the report has no {best!r}; type {', '.join(('loss', *brief(report)))}"
     return ""
+
+
+SKIPPED, WARM_UP, RECORDED = 5, 1, 3  # steps
+
+
+@contextmanager
+def profiling(wanted: bool, trace: Path) -> Iterator[Callable[[], None] | None]:
+    """Write a trace of a few steps, after the first ones; call what is yielded after each step."""
+    if not wanted:
+        yield None
+        return
+
+    def write(recorded: Any) -> None:
+        recorded.export_chrome_trace(str(trace))
+
+    shape = {"skip_first": SKIPPED, "wait": 0, "warmup": WARM_UP, "active": RECORDED, "repeat": 1}
+    steps = torch.profiler.schedule(**shape)
+    with torch.profiler.profile(schedule=steps, on_trace_ready=write) as recorder:
+        yield recorder.step

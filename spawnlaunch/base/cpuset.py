@@ -12,13 +12,16 @@ kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from spawnlaunch.base import reading
 
 CpuSet = frozenset[int]
 
 EMPTY: CpuSet = frozenset()
+NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks of a node, in the environment of each
 LARGEST = 1 << 20  # far above the kernel's NR_CPUS; a mistyped number must not fill the memory
 
 
@@ -89,3 +92,27 @@ def format(cpus: Iterable[int]) -> str:
 def format_mask(cpus: Iterable[int]) -> str:
     """Return the mask as srun accepts it, such as `0xff00`."""
     return f"{sum(1 << cpu for cpu in frozenset(cpus)):#x}"
+
+
+@contextmanager
+def node_cpus() -> Iterator[None]:
+    """Let the calling thread use the CPUs of all ranks of this node within the context.
+
+        with spawnlaunch.node_cpus():
+            dataset = dataset.map(tokenize, num_proc=len(os.sched_getaffinity(0)))
+
+    It is for work that one rank does while the others wait; processes that the thread starts have
+    these CPUs too. Threads that run already keep their CPUs, as those of torch's pool do. Under
+    another launcher nothing changes.
+    """
+    cpus = os.environ.get(NODE_CPUS, "")
+    before = os.sched_getaffinity(0) if cpus and hasattr(os, "sched_getaffinity") else None
+    if before is None:
+        yield
+        return
+    with suppress(OSError, ValueError):  # the cpuset has changed, or another program set this
+        os.sched_setaffinity(0, parse(cpus) | before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

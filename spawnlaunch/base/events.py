@@ -66,7 +66,7 @@ def patient_poll(poller: select.poll, for_s: float) -> list[tuple[int, int]]:
         ready = poller.poll(wait_s * 1000)
         passed_s = machine.monotonic() - began
         if passed_s > wait_s + LATE_S:
-            machine.lose(passed_s)
+            machine.exclude(passed_s)
         if ready or machine.running_s() >= until:
             return ready
 
@@ -91,7 +91,7 @@ class Loop:
         # Call -> its time, the clock of that time, and the longest wait until it is checked.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float], float]] = {}
         self._seen = machine.running_s()  # the clock when it was last read
-        self.stands = False
+        self._stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
         epoll = None
@@ -150,7 +150,7 @@ class Loop:
             lefts += [when - now(), look_s]
         wait_s = max(0.0, min(lefts))
         ready = self._poller.poll(wait_s * self._per_second)
-        self._count(-1.0 if self.stands else wait_s + LATE_S, 0.0)
+        self._count(-1.0 if self._stands else wait_s + LATE_S, 0.0)
         for fd, _ in ready:
             if call := self._calls.get(fd):
                 call()
@@ -162,7 +162,7 @@ class Loop:
             if self._alarms.get(due) == at:  # an earlier call may have removed or changed it
                 del self._alarms[due]
                 due()
-        self.stands = self._follow()
+        self._stands = self._follow()
 
     def _count(self, most_s: float = LATE_S, counts_s: float = LATE_S) -> None:
         """Count the time since the last call, if it is at most `most_s`; else `counts_s` of it.
@@ -172,7 +172,7 @@ class Loop:
         # By `running_s`: `patient_poll` may have excluded a gap already.
         seen, self._seen = self._seen, machine.running_s()
         if self._seen - seen > most_s:
-            machine.lose(self._seen - seen - counts_s)
+            machine.exclude(self._seen - seen - counts_s)
             self._seen = seen + counts_s
 
 

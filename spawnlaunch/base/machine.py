@@ -50,18 +50,18 @@ AT_ONCE_S = 0.01  # the longest time for a write that does not wait
 
 monotonic, sleep, time = clock.monotonic, clock.sleep, clock.time
 
-_lost_s = 0.0  # see `lose`
+_excluded_s = 0.0  # see `exclude`
 
 
 def running_s() -> float:
     """The monotonic clock without the time in which this process could not run, in seconds."""
-    return monotonic() - _lost_s
+    return monotonic() - _excluded_s
 
 
-def lose(gap_s: float) -> None:
+def exclude(gap_s: float) -> None:
     """Subtract from `running_s` a period in which this process could not run."""
-    global _lost_s
-    _lost_s += gap_s
+    global _excluded_s
+    _excluded_s += gap_s
 
 
 remembered: dict[object, bool] = {}  # facts that this process has found; a fork inherits them

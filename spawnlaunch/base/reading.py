@@ -106,6 +106,6 @@ def absolute(path: str, flag: str) -> str:
         return os.path.normpath(os.path.join(here, path))
     except FileNotFoundError:
         raise errors.UsageError(
-            f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "
+            f"{flag} {path}: the working directory, where it begins, has been deleted; run cd DIR "
             "first, or name it from the root: /..."
         ) from None

@@ -6,15 +6,13 @@
 
 From the flags to the advice, each file having one subject:
 
-    bench_request   the command line (command_line), with arms that are flags (own_arms) or other
-                    launchers (launcher_arms)
-    bench_rank      a rank joins the others (rank_group), agrees with them on the arms (agree,
-                    arms), and walks the rounds
-    rounds          a sample of each arm: a fresh process per rank (take, forked_sample), which runs
-                    a workload (workloads) or the user's command; and its effort (effort)
-    samples_file    each sample, written before the next one is taken
-    results         all samples, in memory or from that file; what it says of the nodes (describe)
+    bench_request   the command line (command_line), with its arms (arms)
+    bench_rank      a rank (rank_on_node) joins the others (rank_group), agrees with them on the
+                    arms (agree), and walks the rounds
+    rounds          a sample of each arm: a fresh process per rank (forked_sample), which runs a
+                    workload (workloads) or the user's command; and its effort (effort)
+    results         all samples, each written to the file before the next one is taken
     stats           one arm against another: ratio, interval, verdict
     recommendation  the flags to use
-    bench_page, plot, scaling, stragglers    the page and the picture
+    bench_page, plot, stragglers    the page and the picture
 """

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from spawnlaunch import witness
 from spawnlaunch.__main__ import is_alone
-from spawnlaunch.base import errors, printing
-from spawnlaunch.bench import bench_request, command_line, launcher_arms
+from spawnlaunch.base import commands, errors
+from spawnlaunch.bench import bench_request, command_line
 from spawnlaunch.binding import placement
 from spawnlaunch.world import identity, managers
 
@@ -28,8 +28,8 @@ def main() -> int:
     """Run the command line of this process; the result is its exit status."""
     argv = sys.argv[1:]
     if sys.stdout is None:
-        printing.print_error(
-            "stdout is closed; type --json FILE >/dev/null to keep a file alone", command_line.NAME
+        commands.print_error(
+            "stdout is closed; use --json FILE >/dev/null to keep a file alone", command_line.NAME
         )
         return os.EX_IOERR
     try:
@@ -79,14 +79,14 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: boo
         from spawnlaunch import apart
 
         raise SystemExit(apart.run(*words))
-    os.environ[launcher_arms.BEGAN] = str(time.monotonic() - bench_request.age_s())
+    os.environ[bench_request.BEGAN] = str(time.monotonic() - bench_request.age_s())
     os.execv(sys.executable, [sys.executable, "-m", "spawnlaunch", *words])
 
 
 def _end_in_time(options: bench_request.BenchRequest) -> None:
     """End in time: on a busy machine the import of torch alone may take longer than the budget."""
     began = os.environ.setdefault(
-        launcher_arms.BEGAN, str(time.monotonic() - bench_request.age_s())
+        bench_request.BEGAN, str(time.monotonic() - bench_request.age_s())
     )
     used_s = time.monotonic() - float(began)
     if options.rounds:
@@ -94,9 +94,9 @@ def _end_in_time(options: bench_request.BenchRequest) -> None:
 
     def end(_signum: int, _frame: object) -> None:
         if os.environ["RANK"] == "0":
-            printing.print_error(
+            commands.print_error(
                 f"the budget of {options.budget_s:g} s was used before the first sample: load "
-                f"{os.getloadavg()[0]:.1f}; type --budget {max(300, 3 * options.budget_s):.0f}s",
+                f"{os.getloadavg()[0]:.1f}; use --budget {max(300, 3 * options.budget_s):.0f}s",
                 command_line.NAME,
             )
         os._exit(1)
@@ -123,7 +123,7 @@ def _show(options: bench_request.BenchRequest, path: str) -> int:
     if options.pick:
         return recommendation.print_pick(recommendation.advise(shown, options.chosen))
     text = "\n".join(bench_page.page(shown, options.chosen, options.ranks))
-    return printing.print_page(text, command_line.NAME)
+    return commands.print_page(text, command_line.NAME)
 
 
 if __name__ == "__main__":

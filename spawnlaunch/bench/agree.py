@@ -4,55 +4,169 @@ Each rank reads its node and sends the others its view of it. Ranks with the sam
 together, as under one launcher.
 """
 
+import platform
+import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy
 import torch
 
-from spawnlaunch.base import errors, nodewide
+from spawnlaunch import __version__
+from spawnlaunch.base import cpuset, errors
 from spawnlaunch.bench import (
     arms,
     bench_request,
-    describe,
+    command_line,
     forked_sample,
     rank_group,
+    rank_on_node,
     results,
     workloads,
 )
-from spawnlaunch.bench.here import Part, RankOnNode, RankView
+from spawnlaunch.bench.rank_on_node import Part, RankOnNode, RankView
 from spawnlaunch.binding import apply, plan
 from spawnlaunch.cli import parsing
 from spawnlaunch.workers import environment
 from spawnlaunch.world import identity, managers
 
 
-def plan_arms(
-    here: RankOnNode,
-    everyone: Sequence[RankView],
-    asked: Sequence[arms.ArmRequest],
-    threads: int | None,
+class Agreed(NamedTuple):
+    """The arms, bindings and device on which all ranks have agreed."""
+
+    names: tuple[str, ...]  # the arms that are measured
+    parts: Mapping[str, Part]  # of this rank, by arm; without the arms in which it takes no part
+    device: int | None  # of this rank, for PyTorch; None: the workloads run on the CPU
+    result: results.Result  # with nothing measured yet
+
+
+def agree(
+    options: bench_request.BenchRequest, here: RankOnNode, group: rank_group.RankGroup
+) -> Agreed:
+    """Agree on the arms that differ on some node, and on the workloads. Raises UsageError."""
+    everyone = group.exchange(here.view)
+    peers = [view for view in everyone if view.host == here.view.host]
+    refusal, planned = "", {}
+    try:
+        _refuse(options, here, peers)
+        planned = _plan_arms(options, here, peers)
+    except errors.UsageError as error:
+        refusal = str(error)
+    if refusals := [each for each in group.exchange(refusal) if each]:
+        raise errors.UsageError(refusals[0])
+    asked = {arm.name: arm for arm in options.arms}
+    mine = {
+        name: next((b for b in each.bindings if b.local_rank == here.view.local_rank), None)
+        for name, each in planned.items()
+    }
+    effects = group.exchange(
+        {
+            name: (planned[name].missing or None)
+            if (binding := mine[name]) is None
+            else arms.effect(here.node, binding, here.view.allowed, arm)
+            for name, arm in asked.items()
+        }
+    )
+    # Of arms with the same effect here, the one that others are compared with stays.
+    order = sorted(asked, key=lambda name: name != options.against)
+    left_out = arms.left_out({name: [each[name] for each in effects] for name in order})
+    if options.against in left_out:
+        why = left_out[options.against]
+        raise errors.UsageError(f"--against {options.against}: {why}; choose another arm")
+    names = tuple(name for name in asked if name not in left_out)
+    hosts = list(dict.fromkeys(view.host for view in everyone))
+    parts = {
+        name: _part(here, asked[name], binding, hosts)
+        for name in names
+        if (binding := mine[name]) is not None
+    }
+    typed = {name: asked[name].typed(planned[name].bindings) for name in names}
+    records = group.exchange(
+        {name: rank_on_node.bound_rank(here, part) for name, part in parts.items()}
+    )
+    bound = {name: tuple(each[name] for each in records if name in each) for name in names}
+    nodes = group.gather(rank_on_node.node_facts(here))
+    device = None
+    if options.workloads:
+        widest = max(parts.values(), key=lambda part: part.size).binding
+        device = _device(here, peers, group, widest)
+    not_run = _not_run(options, here.size, device is not None)
+    result = results.Result(
+        about=_about_run(options, device, not_run),
+        nodes=[each for each in nodes if each is not None],
+        against=options.against,
+        arms=[results.Arm(n, typed[n], bound[n], asked[n].beside) for n in names],
+        left_out=left_out,
+        not_run=not_run,
+        measured=[],
+    )
+    return Agreed(names, parts, device, result)
+
+
+def _refuse(
+    options: bench_request.BenchRequest, here: RankOnNode, peers: Sequence[RankView]
+) -> None:
+    """Refuse what the ranks that were started cannot do. Raises UsageError."""
+    if options.launcher and here.size > 1:
+        raise errors.UsageError(
+            f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
+            "use python -m spawnlaunch.bench in a shell of one node"
+        )
+    if (most := max(options.counts, default=0)) > here.local_size:
+        raise errors.UsageError(
+            f"--nproc compares up to {most} workers, and {here.local_size} have been started "
+            f"on this node; start {most}"
+        )
+    if here.view.rank == 0:  # which writes the files, on its node
+        for path in filter(None, (options.json, options.plot)):
+            results.check_writable(path, is_read=path == options.json)
+    if cpuset.NODE_CPUS in here.environ and len({view.allowed for view in peers}) > 1:
+        raise errors.UsageError(
+            "the launcher has pinned the ranks before the bench could; use python -m spawnlaunch "
+            "--bind none -m spawnlaunch.bench, or leave the launcher out"
+        )
+
+
+def _plan_arms(
+    options: bench_request.BenchRequest, here: RankOnNode, peers: Sequence[RankView]
 ) -> dict[str, arms.Planned]:
     """Plan the bindings of this node's ranks under each arm, by local rank.
 
     Where ranks see different CPUs or devices, as tasks that a resource manager has bound do, each
-    plans for itself, as such a task would: then the bindings are of this rank alone. `threads` is
-    the number for all of them, if the user has set one. Raises UsageError.
+    plans for itself, as such a task would: then the bindings are of this rank alone, and an arm
+    that needs them all is missing. Raises UsageError.
     """
-    alike = len({(view.allowed, view.devices) for view in _peers(here, everyone)}) == 1
-    _refuse_pinned(here, everyone)
+    are_alike = len({(view.allowed, view.devices) for view in peers}) == 1
 
-    def planned(arm: arms.ArmRequest) -> tuple[apply.Binding, ...]:
-        bindings = _plan(here, arm, "local" if alike else "task")
-        return tuple(b._replace(threads=threads or b.threads) for b in bindings)
+    def plan_of(arm: arms.ArmRequest) -> tuple[apply.Binding, ...]:
+        bindings = _plan(here, arm, identity.LOCAL if are_alike else identity.TASK)
+        return tuple(b._replace(threads=options.omp_threads or b.threads) for b in bindings)
 
-    if alike:
-        return arms.on_node(here.node, here.node.cpus_allowed, asked, planned)
-    masks = {view.allowed for view in _peers(here, everyone)}
-    why = own_cpus(here.environ) if len(masks) > 1 else own_devices(here.environ)
-    alone = [arm for arm in asked if arm.name not in arms.TOGETHER and arm.local_size is None]
-    made = arms.on_node(here.node, here.node.cpus_allowed, alone, planned)
-    return {arm.name: made.get(arm.name, arms.Planned((), why)) for arm in asked}
+    if are_alike:
+        return arms.on_node(here.node, options.arms, plan_of)
+    has_own_cpus = len({view.allowed for view in peers}) > 1
+    why = own_cpus(here.environ) if has_own_cpus else own_devices(here.environ)
+    alone = [arm for arm in options.arms if arm.name != arms.FAR and arm.local_size is None]
+    made = arms.on_node(here.node, alone, plan_of)
+    return {arm.name: made.get(arm.name, arms.Planned((), why)) for arm in options.arms}
+
+
+def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
+    """Plan the bindings as the launcher does in this mode. Raises UsageError."""
+    request = parsing.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
+    is_task = mode == identity.TASK
+    rank, local_rank = (here.view.rank, here.view.local_rank) if is_task else (0, 0)
+    local_size = min(arm.local_size or here.local_size, here.local_size)
+    world = identity.World(
+        mode=mode, rank=rank, world_size=here.size,
+        local_rank=local_rank, local_world_size=local_size, node_rank=None, nnodes=None,
+        master_addr="", master_port=0, run_id="",
+    )  # fmt: skip
+    found = tuple(managers.detect(here.environ))
+    resolution = identity.Resolution(world, {}, (), found, here.environ)
+    return plan.bind_ranks(request, here.node, here.seen, resolution).bindings
 
 
 def own_cpus(environ: Mapping[str, str]) -> str:
@@ -76,111 +190,6 @@ def own_devices(environ: Mapping[str, str]) -> str:
     return f"{seen}; start one launcher per node, which sees them all"
 
 
-def _peers(here: RankOnNode, everyone: Sequence[RankView]) -> list[RankView]:
-    return [view for view in everyone if view.host == here.view.host]
-
-
-def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
-    if (
-        nodewide.NODE_CPUS in here.environ
-        and len({view.allowed for view in _peers(here, everyone)}) > 1
-    ):
-        raise errors.UsageError(
-            "the launcher has pinned the ranks before the bench could; type python -m spawnlaunch "
-            "--bind none -m spawnlaunch.bench, or leave the launcher out"
-        )
-
-
-def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
-    """Plan the bindings as the launcher does in this mode. Raises UsageError."""
-    request = parsing.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
-    rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
-    local_size = min(arm.local_size or here.local_size, here.local_size)
-    world = identity.World(
-        mode=mode, rank=rank, world_size=here.size,
-        local_rank=local_rank, local_world_size=local_size, node_rank=None, nnodes=None,
-        master_addr="", master_port=0, run_id="",
-    )  # fmt: skip
-    found = tuple(managers.detect(here.environ))
-    resolution = identity.Resolution(world, {}, (), found, here.environ)
-    return plan.bind_ranks(request, here.node, here.seen, resolution).bindings
-
-
-class Agreed(NamedTuple):
-    """The arms, bindings and device on which all ranks have agreed."""
-
-    names: tuple[str, ...]  # the arms that are measured
-    parts: Mapping[str, Part]  # of this rank, by arm; without the arms in which it takes no part
-    device: int | None  # of this rank, for PyTorch; None: the workloads run on the CPU
-    result: results.Result  # with nothing measured yet
-
-
-def agree(
-    options: bench_request.BenchRequest, here: RankOnNode, group: rank_group.RankGroup
-) -> Agreed:
-    """Agree on the arms that differ on some node, and on the workloads. Raises UsageError."""
-    if options.launcher and here.size > 1:
-        raise errors.UsageError(
-            f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
-            "type python -m spawnlaunch.bench in a shell of one node"
-        )
-    everyone = group.exchange(here.view)
-    refusal, planned = "", {}
-    try:
-        if (most := max(options.counts, default=0)) > here.local_size:
-            raise errors.UsageError(
-                f"--nproc compares up to {most} workers, and {here.local_size} have been started "
-                f"on this node; start {most}"
-            )
-        if group.rank == 0:  # which writes the files, on its node
-            for path in filter(None, (options.json, options.plot)):
-                results.check_writable(path, is_read=path == options.json)
-        planned = plan_arms(here, everyone, options.arms, options.omp_threads)
-    except errors.UsageError as error:
-        refusal = str(error)
-    if refusals := [each for each in group.exchange(refusal) if each]:
-        raise errors.UsageError(refusals[0])
-    asked = {arm.name: arm for arm in options.arms}
-    mine = {name: _own(here, each) for name, each in planned.items()}
-    effects = group.exchange(
-        {name: _effect(here, planned[name], mine[name], arm) for name, arm in asked.items()}
-    )
-    # Of arms with the same effect here, the one that others are compared with stays.
-    order = sorted(asked, key=lambda name: name != options.against)
-    left_out = arms.left_out({name: [each[name] for each in effects] for name in order})
-    if options.against in left_out:
-        why = left_out[options.against]
-        raise errors.UsageError(f"--against {options.against}: {why}; choose another arm")
-    names = tuple(name for name in asked if name not in left_out)
-    hosts = list(dict.fromkeys(view.host for view in everyone))
-    parts = {
-        name: _part(here, asked[name], binding, hosts)
-        for name in names
-        if (binding := mine[name]) is not None
-    }
-    typed = {name: asked[name].typed(planned[name].bindings) for name in names}
-    records = group.exchange(
-        {name: describe.bound_rank(here, part) for name, part in parts.items()}
-    )
-    bound = {name: tuple(each[name] for each in records if name in each) for name in names}
-    drawn = group.gather(
-        describe.node_facts(here, records, {n: its.binding for n, its in parts.items()})
-    )
-    widest = max(parts.values(), key=lambda part: part.size).binding
-    device = _device(here, everyone, group, widest) if options.workloads else None
-    not_run = _not_run(options, here.size, device is not None)
-    result = results.Result(
-        about=describe.about_run(options, device, not_run),
-        nodes=[each for each in drawn if each is not None],
-        against=options.against,
-        arms=[results.Arm(n, typed[n], bound[n], asked[n].beside) for n in names],
-        left_out=left_out,
-        not_run=not_run,
-        measured=[],
-    )
-    return Agreed(names, parts, device, result)
-
-
 def _part(
     here: RankOnNode, arm: arms.ArmRequest, binding: apply.Binding, hosts: Sequence[str]
 ) -> Part:
@@ -191,32 +200,17 @@ def _part(
         size = local_size * len(hosts)
         rank = hosts.index(here.view.host) * local_size + here.view.local_rank
     its = arms.effect(here.node, binding, here.view.allowed, arm)
-    return Part(arm, binding, rank, size, local_size, its.loader_workers, its.environ)
-
-
-def _own(here: RankOnNode, planned: arms.Planned) -> apply.Binding | None:
-    """This rank's binding among those planned, which are for all local ranks or for this one."""
-    mine = here.view.local_rank
-    return next((each for each in planned.bindings if each.local_rank == mine), None)
-
-
-def _effect(
-    here: RankOnNode, planned: arms.Planned, binding: apply.Binding | None, arm: arms.ArmRequest
-) -> arms.Effect | str | None:
-    """The effect of an arm on this rank, or why there is none; None if it has no part."""
-    if binding is None:
-        return planned.missing or None
-    return arms.effect(here.node, binding, here.view.allowed, arm)
+    return Part(arm, binding, rank, size, local_size, its.loader_workers)
 
 
 def _device(
     here: RankOnNode,
-    everyone: Sequence[RankView],
+    peers: Sequence[RankView],
     group: rank_group.RankGroup,
     binding: apply.Binding,
 ) -> int | None:
     """The number of this rank's device; None, for all ranks, where one has none of its own."""
-    is_own = [view.devices for view in _peers(here, everyone)].count(here.view.devices) == 1
+    is_own = [view.devices for view in peers].count(here.view.devices) == 1
     asked = forked_sample.of_workload(
         binding, lambda _: {"device": _device_index(here, is_own)}, group.has_failed
     )
@@ -245,3 +239,40 @@ def _not_run(options: bench_request.BenchRequest, ranks: int, has_devices: bool)
     fewest = min(options.counts, default=ranks)
     reasons = {name: workloads.missing(name, fewest, has_devices) for name in options.workloads}
     return {name: why for name, why in reasons.items() if why}
+
+
+def _about_run(
+    options: bench_request.BenchRequest, device: int | None, not_run: Mapping[str, str]
+) -> dict[str, Any]:
+    """Facts on the run: date, versions, flags and workloads; `device` is this rank's number."""
+    measured = [
+        workloads.on(workloads.NAMES[name], device is not None)
+        for name in options.workloads
+        if name not in not_run
+    ]
+    kind = "CPU" if device is None else "CUDA or ROCm"
+    if options.command:
+        is_rate = options.metric is not None and not options.lower_is_better
+        about, unit = " ".join(options.command), options.metric or "s"
+        is_launched = bool(options.launcher)
+        measured = [workloads.Workload(workloads.COMMAND, unit, is_rate, about, is_launched)]
+        kind = ""  # which the command decides itself
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": f"{command_line.PROG} {shlex.join(sys.argv[1:])}".strip(),
+        "versions": {
+            "spawnlaunch": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "rounds": options.rounds,
+        "budget_s": options.budget_s,
+        "warm_up": options.warm_up,
+        "seconds": options.seconds,
+        "device": kind,
+        "counts": list(options.counts),
+        "launchers": list(options.launcher),
+        "workers": options.nproc if options.launcher else None,
+        "workloads": [each._asdict() for each in measured],
+    }

@@ -4,38 +4,48 @@ unpinned   no binding: what a launcher without one leaves
 control    the same again: its difference from `unpinned` is noise
 far        spread as `auto`, with each rank on the CPUs of another, away from its own device:
            what it loses against `auto` is due to locality, and not to spreading
-packed     all ranks on one domain, as under a bad default: the smallest of NUMA node, L3 group
-           and core that is the first of several
 auto, ...  the policies of --bind, by name
-as-many    `auto` with as many threads as `unpinned`, where these are others: its difference
-           from `unpinned` is due to the binding, and from `auto` to the threads
-nic-near, nic-far   `auto`, with NCCL on the network adapter next to the rank's device, or on the
-           farthest one
-others     flags of the launcher (own_arms)
+
+--arm adds others, by the launcher's flags of binding:
+
+--arm smt-off='--smt off'              one flag
+--arm two='--bind node --threads 2'    several of them
+--arm ring='NCCL_ALGO=Ring'            variables, which every rank is given
+--arm eight='--loader-workers 8'       of each DataLoader of the workload `loader`
+
+--launcher has an arm for each launcher, which starts the user's command on this node itself.
 """
 
 import shlex
+import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from spawnlaunch.base import cpuset
+from spawnlaunch.base import cpuset, errors, reading
 from spawnlaunch.binding import apply, plan
-from spawnlaunch.cli import values
+from spawnlaunch.cli import parsing, values
+from spawnlaunch.cli.flags import BINDING, spelt
 from spawnlaunch.node import hardware
 
-UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", values.AUTO
-AS_MANY, NIC_NEAR, NIC_FAR = "as-many", "nic-near", "nic-far"
+UNPINNED, CONTROL, FAR, AUTO = "unpinned", "control", "far", values.AUTO
 POLICIES = {
     UNPINNED: values.NONE,
     CONTROL: values.NONE,
+    FAR: AUTO,
     **{name: name for name in values.NAMES if name != values.NONE},
 }
 BINDS = tuple(name for name in POLICIES if name in values.NAMES)
-NAMES = (UNPINNED, CONTROL, FAR, PACKED, *BINDS, AS_MANY, NIC_NEAR, NIC_FAR)
-CONTROLS = (CONTROL, FAR, PACKED, AS_MANY)  # measured for comparison, and never advised
+NAMES = tuple(POLICIES)
+CONTROLS = (CONTROL, FAR)  # measured for comparison, and never advised
 DEFAULT = (AUTO, UNPINNED)  # unpinned is what torchrun does
-TOGETHER = (FAR, PACKED)  # planned for all ranks of a node by one that knows them all
+WORKERS = "--loader-workers"
 LOADER_WORKERS = 8  # at most, unless an arm says how many
+# torchrun's default port is the same for all of a node, so it is given a free one.
+LAUNCHERS = {
+    "torchrun": "-m torch.distributed.run --nproc-per-node {nproc} --master-port {port}",
+    "spawnlaunch": "-m spawnlaunch --nproc {nproc}",
+}
 
 
 class ArmRequest(NamedTuple):
@@ -49,28 +59,23 @@ class ArmRequest(NamedTuple):
     launcher: str = ""  # that starts the ranks of the command; "": the bench does
 
     def typed(self, bindings: Sequence[apply.Binding]) -> str:
-        """The launcher's flags for this arm; for `far` and `packed`, the CPUs of each rank."""
-        if self.name in (FAR, PACKED):
+        """The launcher's flags for this arm; for `far`, the CPUs of each rank."""
+        if self.name == FAR:
             cpus = ":".join(cpuset.format(binding.cpus) for binding in bindings)
             return f"--bind {cpus}"
-        if self.launcher:
-            return self.launcher
-        return shlex.join(self.flags)
+        return self.launcher or shlex.join(self.flags)
 
     @property
     def beside(self) -> str:
         """The settings of an arm that are not flags of the launcher; "" for none."""
-        workers = self.loader_workers
         words = [f"{name}={value}" for name, value in self.environ]
-        words += [] if workers is None else [f"num_workers={workers}"]
-        words += ["NCCL_IB_HCA"] if self.name in (NIC_NEAR, NIC_FAR) else []
+        words += [] if self.loader_workers is None else [f"num_workers={self.loader_workers}"]
         return " ".join(words)
 
 
-def request_of(name: str) -> ArmRequest:
+def of_name(name: str) -> ArmRequest:
     """The request for one of NAMES."""
-    policy = POLICIES.get(name, AUTO)
-    return ArmRequest(name, ("--bind", policy))
+    return ArmRequest(name, ("--bind", POLICIES[name]))
 
 
 def of_size(local_size: int) -> ArmRequest:
@@ -78,9 +83,55 @@ def of_size(local_size: int) -> ArmRequest:
     return ArmRequest(str(local_size), ("--bind", AUTO), local_size=local_size)
 
 
-def of_launcher(name: str, typed: str) -> ArmRequest:
-    """An arm for a launcher's command line, which binds the ranks of the command itself."""
-    return ArmRequest(name, ("--bind", values.NONE), launcher=typed)
+def of_launcher(name: str, nproc: int) -> ArmRequest:
+    """An arm for a launcher, which binds the ranks of the command itself."""
+    shown = f"python {LAUNCHERS[name].partition(' --master-port')[0].format(nproc=nproc)}"
+    return ArmRequest(name, ("--bind", values.NONE), launcher=shown)
+
+
+def launcher_words(name: str, nproc: int, port: int, command: Sequence[str]) -> tuple[str, ...]:
+    """The command line of a launcher that starts a command so many times."""
+    options = LAUNCHERS[name].format(nproc=nproc, port=port).split()
+    return (sys.executable, *options, "--no-python", *command)
+
+
+def of_flags(text: str) -> ArmRequest:
+    """Read an arm `NAME=FLAGS`; raises ArgumentTypeError."""
+    name, equals, flags = text.partition("=")
+    if not (equals and name and flags.strip()) or not name.replace("-", "").isalnum():
+        raise ArgumentTypeError(
+            f"{text!r} is not an arm; use a name, = and flags, as --arm smt-off='--smt off'"
+        )
+    if name in NAMES:
+        raise ArgumentTypeError(f"{name!r} is an arm of the bench; choose another name")
+    try:
+        words = shlex.split(flags.replace(f"{WORKERS}=", f"{WORKERS} "))
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text}: {error}; close the quotes") from None
+    environ: list[tuple[str, str]] = []
+    while words and not words[0].startswith("-") and "=" in words[0]:
+        variable, _, value = words.pop(0).partition("=")
+        environ.append((variable, value))
+    workers = None
+    if WORKERS in words:
+        at = words.index(WORKERS)
+        number = "".join(words[at + 1 : at + 2])
+        if not reading.is_number(number) or int(number) < 1:
+            raise ArgumentTypeError(f"{name}: {WORKERS} needs a number; use {WORKERS} 4")
+        workers = int(number)
+        del words[at : at + 2]
+    try:
+        request = parsing.parse(["-m", *words, "--", "a.worker"], {}, sys.executable)
+    except errors.UsageError as error:
+        raise ArgumentTypeError(f"{name}: {error}") from None
+    if request.program.target != "a.worker":
+        raise ArgumentTypeError(
+            f"{name}: {request.program.target!r} is not a flag; use flags of binding alone"
+        )
+    for flag in request.flags:
+        if spelt(flag.partition("=")[0]).section != BINDING:  # type: ignore[union-attr]
+            raise ArgumentTypeError(f"{name}: {flag} does not bind; an arm has flags of binding")
+    return ArmRequest(name, tuple(words), tuple(environ), workers)
 
 
 class Planned(NamedTuple):
@@ -90,139 +141,55 @@ class Planned(NamedTuple):
     missing: str = ""  # why there are none
 
 
+def on_node(
+    node: hardware.Node,
+    asked: Sequence[ArmRequest],
+    plan_of: Callable[[ArmRequest], tuple[apply.Binding, ...]],
+) -> dict[str, Planned]:
+    """The bindings of all ranks of a node under each arm; `plan_of` goes by the flags of one."""
+    return {
+        arm.name: far(node, plan_of(arm)) if arm.name == FAR else Planned(plan_of(arm))
+        for arm in asked
+    }
+
+
 def far(node: hardware.Node, best: Sequence[apply.Binding]) -> Planned:
     """The bindings of `auto`, shifted so that the most ranks are away from their devices."""
     if all(binding.device is None for binding in best):
         return Planned((), "no rank has a device here that it could be far from")
-    moved = [_moved(node, best, by) for by in range(1, len(best))]
-    score = max(map(_remote, moved), default=0)
-    if score <= _remote(best):
+    shifted = [_shifted(node, best, by) for by in range(1, len(best))]
+    most = max(map(_count_far, shifted), default=0)
+    if most <= _count_far(best):
         return Planned((), "no binding is further from the devices than those of auto")
-    return Planned(max(moved, key=lambda bindings: (_remote(bindings), _way(node, bindings))))
+    return Planned(max(shifted, key=lambda each: (_count_far(each), _sum_distances(node, each))))
 
 
-def _moved(
+def _shifted(
     node: hardware.Node, best: Sequence[apply.Binding], by: int
 ) -> tuple[apply.Binding, ...]:
     """Bindings that give rank r the CPUs of rank r + by, and its own device."""
     bindings = []
     for r, own in enumerate(best):
         there = best[(r + by) % len(best)]
-        how = _locality(node, own, there.cpus)
-        bindings.append(there._replace(local_rank=r, device=own.device, locality=how))
+        is_known = own.locality != plan.UNTOLD
+        locality = plan.locality(node, own.device, is_known, there.cpus)
+        bindings.append(there._replace(local_rank=r, device=own.device, locality=locality))
     return tuple(bindings)
 
 
-def _locality(node: hardware.Node, own: apply.Binding, cpus: cpuset.CpuSet) -> str:
-    """The locality of these CPUs to the rank's device."""
-    return plan.locality(node, own.device, own.locality != plan.UNTOLD, cpus)
-
-
-def _remote(bindings: Iterable[apply.Binding]) -> int:
+def _count_far(bindings: Iterable[apply.Binding]) -> int:
     return sum(1 for binding in bindings if binding.locality == plan.FAR)
 
 
-def _way(node: hardware.Node, bindings: Sequence[apply.Binding]) -> int:
+def _sum_distances(node: hardware.Node, bindings: Iterable[apply.Binding]) -> int:
     """The sum of the NUMA distances from the ranks to their devices, where they are known."""
-    ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
+    distances = {(each.id, other): far for each in node.numa for other, far in each.distances}
     total = 0
     for binding in bindings:
         home = None if binding.device is None else node.devices[binding.device].numa
         here = min((each.id for each in node.numa if each.cpus & binding.cpus), default=None)
-        total += ways.get((here, home), 0) if here is not None and home is not None else 0
+        total += distances.get((here, home), 0) if here is not None and home is not None else 0
     return total
-
-
-def packed(node: hardware.Node, best: Sequence[apply.Binding], allowed: cpuset.CpuSet) -> Planned:
-    """The bindings of all ranks to one domain, with as many threads each as `auto` gives them."""
-    if not allowed:
-        return Planned((), "this system has no CPU masks")
-    domain = _first_domain(node, allowed)
-    if len(best) < 2 or domain is None:
-        return Planned((), "there is one rank" if domain else "there is one core to share")
-    memory = plan.memory_beside(node, domain)
-    return Planned(
-        tuple(
-            own._replace(
-                cpus=domain,
-                memory_nodes=memory,
-                locality=_locality(node, own, domain),
-                note="shares cores",
-            )
-            for own in best
-        )
-    )
-
-
-def _first_domain(node: hardware.Node, allowed: cpuset.CpuSet) -> cpuset.CpuSet | None:
-    """The first of several NUMA nodes, else of L3 groups, else of cores; None for one core."""
-    for level in ([each.cpus for each in node.numa], node.l3, node.cores):
-        groups = [group & allowed for group in level if group & allowed]
-        if len(groups) > 1:
-            return min(groups, key=min)
-    return None
-
-
-Plan = Callable[[ArmRequest], tuple[apply.Binding, ...]]
-
-
-def on_node(
-    node: hardware.Node, allowed: cpuset.CpuSet, asked: Sequence[ArmRequest], planned: Plan
-) -> dict[str, Planned]:
-    """The bindings of all ranks of a node under each arm; `planned` goes by the flags of one."""
-    return {arm.name: _on_node(node, allowed, arm, planned) for arm in asked}
-
-
-def _on_node(
-    node: hardware.Node, allowed: cpuset.CpuSet, arm: ArmRequest, planned: Plan
-) -> Planned:
-    best = planned(arm)
-    if arm.name == FAR:
-        return far(node, best)
-    if arm.name == PACKED:
-        return packed(node, best, allowed)
-    if arm.name == AS_MANY:
-        return Planned(as_many(best, planned(request_of(UNPINNED))))
-    if arm.name in (NIC_NEAR, NIC_FAR) and not any(nic_of(node, arm.name, each) for each in best):
-        return Planned((), "no InfiniBand adapter is known beside a device")
-    return Planned(best)
-
-
-def as_many(
-    best: Sequence[apply.Binding], unpinned: Sequence[apply.Binding]
-) -> tuple[apply.Binding, ...]:
-    """The bindings of `auto` with the threads of `unpinned`."""
-    pairs = zip(best, unpinned, strict=True)
-    return tuple(own._replace(threads=other.threads) for own, other in pairs)
-
-
-def nic_of(node: hardware.Node, name: str, binding: apply.Binding) -> str:
-    """The adapter of `nic-near` or `nic-far` for a rank, as NCCL_IB_HCA names it; "" for none.
-
-    Names such as mlx5_0 are those of the kernel's InfiniBand devices; NCCL cannot choose an adapter
-    with another kind of driver.
-    """
-    if binding.device is None or name not in (NIC_NEAR, NIC_FAR):
-        return ""
-    home = node.devices[binding.device]
-    known = [nic for nic in node.nics if "_" in nic.name and ":" not in nic.name]
-    by_way = sorted(known, key=lambda nic: _way_to(node, home, nic))
-    return (by_way[0] if name == NIC_NEAR else by_way[-1]).name if by_way else ""
-
-
-def nearest_nic(node: hardware.Node, number: int) -> str:
-    """The network adapter next to a device; "" where none is known."""
-    home = node.devices[number]
-    return min(node.nics, key=lambda nic: _way_to(node, home, nic)).name if node.nics else ""
-
-
-def _way_to(node: hardware.Node, device: hardware.Device, nic: hardware.Nic) -> tuple[bool, int]:
-    """Whether device and adapter are next to other CPUs, and the distance of their NUMA nodes."""
-    apart = device.local_cpus is None or device.local_cpus != nic.local_cpus
-    ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
-    if device.numa is None or nic.numa is None:
-        return apart, 1000
-    return apart, ways.get((device.numa, nic.numa), 10 if device.numa == nic.numa else 1000)
 
 
 class Effect(NamedTuple):
@@ -242,15 +209,14 @@ def effect(
 ) -> Effect:
     """The effect of a binding; no binding is the same as one to all allowed CPUs."""
     nodes = binding.memory_nodes
-    choice = len(node.memory_nodes) > 1 and binding.mem_bind != values.NO_MEM
-    nic = nic_of(node, arm.name, binding)
+    has_choice = len(node.memory_nodes) > 1 and binding.mem_bind != values.NO_MEM
     return Effect(
         cpuset.format(binding.cpus or allowed),
-        f"{binding.mem_bind} {cpuset.format(nodes)}" if choice and nodes else "",
+        f"{binding.mem_bind} {cpuset.format(nodes)}" if has_choice and nodes else "",
         binding.threads,
         arm.loader_workers or min(binding.threads, LOADER_WORKERS),
         arm.local_size,
-        (*arm.environ, *((("NCCL_IB_HCA", nic),) if nic else ())),
+        arm.environ,
         arm.launcher,
     )
 

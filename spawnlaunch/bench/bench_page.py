@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from spawnlaunch.bench import recommendation, results, scaling, stats, stragglers, workloads
+from spawnlaunch.bench import recommendation, results, stats, stragglers, workloads
 from spawnlaunch.bench.arms import CONTROLS
 
 CPUS_CHARS = 60
+POSSIBLE = 1.05  # an efficiency of a bundled workload; a command may gain caches too
+UNLIKELY = 1.5
+UNSCALED = ("jitter", "latency", *workloads.COLLECTIVES)  # more workers do not share their work
 COLUMNS = ("workload", "arm", "mean", "95 % interval", "difference", "p99", "waited")
 WHOLE = textwrap.TextWrapper(  # of the output of a command: lines that can be copied
     98, "", "    ", break_long_words=False, break_on_hyphens=False
@@ -24,8 +27,9 @@ def page(
     if why := result.about.get("ended_by"):
         yield f"ended early by {why}: these are the samples so far"
     yield ""
-    yield from aligned([COLUMNS, *_cells(result)])
-    yield ""
+    if cells := list(_cells(result)):
+        yield from aligned([COLUMNS, *cells])
+        yield ""
     yield from _notes(result, ranks)
     yield ""
     yield from header(result)
@@ -37,19 +41,18 @@ def header(result: results.Result) -> Iterator[str]:
     hosts = ", ".join(node["host"] for node in result.nodes)
     workers = about.get("workers") or result.ranks
     device = f", computing on {about['device']}" if about["device"] else ""
-    yield f"{_counted(workers, 'rank')} on {hosts}{device}; seed {about['seed']}"
+    yield f"{_counted(workers, 'rank')} on {hosts}{device}"
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
         where = arm.flag if about.get("launchers") else _cpus(arm)
         yield f"  {arm.name:12} {where}{more}{' (never advised)' if arm.name in CONTROLS else ''}"
-    for node in result.nodes[:1]:
-        yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
     for node in result.nodes:
         yield f"load of {node['host']} before the first sample: {node['load']:.1f}"
     for name, why in result.left_out.items():
         yield f"  {name:12} left out: {why}"
-    for name, why in result.not_run.items():
-        yield f"{name} left out: {why}"
+    for why in dict.fromkeys(result.not_run.values()):
+        names = [name for name, its in result.not_run.items() if its == why]
+        yield f"{', '.join(names)} left out: {why}"
 
 
 def _cpus(arm: results.Arm) -> str:
@@ -84,22 +87,15 @@ def _of_arm(
     costs = np.array(values) ** (-1.0 if workload.higher_is_better else 1.0)
     mean, width = stats.mean_and_width(costs)
     ends = [mean - width, mean + width]
-    told = [_as_unit(workload, each) if 0 < each < np.inf else "?" for each in (mean, *ends)]
+    shown = [_as_unit(workload, each) if 0 < each < np.inf else "?" for each in (mean, *ends)]
     slots = stragglers.slots(measured.taken, arm, series)
-    tail = f"{1e3 * np.percentile(np.concatenate(slots), 99):.3g} ms" if slots else ""
+    tail = f"{short(1e3 * float(np.percentile(np.concatenate(slots), 99)))} ms" if slots else ""
     efforts = [each for its in measured.efforts(arm) for each in its]
     busy_s = sum((each.ran_s or 0) + (each.waited_s or 0) for each in efforts)
     waited = sum(each.waited_s or 0 for each in efforts) / busy_s if busy_s else 0.0
-    low, high = sorted(told[1:], key=_number) if "?" not in told else ("?", "?")
-    return (f"{told[0]} {_unit(workload)}", f"{low} to {high}", mine, tail, f"{waited:.0%}")
-
-
-def _number(text: str) -> float:
-    return float(text)
-
-
-def _unit(workload: workloads.Workload) -> str:
-    return "ms/step" if workload.unit == "steps/s" else workload.unit
+    low, high = sorted(shown[1:], key=float) if "?" not in shown else ("?", "?")
+    unit = "ms/step" if workload.unit == "steps/s" else workload.unit
+    return (f"{shown[0]} {unit}", f"{low} to {high}", mine, tail, f"{waited:.0%}")
 
 
 def _as_unit(workload: workloads.Workload, cost: float) -> str:
@@ -119,10 +115,14 @@ def _difference(row: results.Row) -> str:
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
     """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
+    if empty := [each.workload.name for each in result.measured if not each.taken]:
+        yield f"without a sample: {', '.join(empty)}"
     for measured in result.measured:
         name = measured.workload.name
         marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
         samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
+        if not measured.taken:
+            continue
         few = "" if measured.rounds >= stats.ENOUGH_ROUNDS else f" of {stats.ENOUGH_ROUNDS}"
         yield f"{name}: {_counted(measured.rounds, 'round')}{few}{samples}"
         for arm, why in measured.failed.items():
@@ -133,8 +133,50 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
                 yield f"  {arm}: a library moved a thread to CPUs {moved[0]}, out of its binding"
         if ranks:
             yield from stragglers.lines(measured, ranks, result.against)
-        yield from scaling.lines(measured, results.rows_of(measured, result.against), result)
+        yield from scaling(measured, result)
     yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
+
+
+def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]:
+    """Yield the speed and efficiency of each number of workers, where numbers were compared.
+
+    Bundled workloads give each rank the same work, and measure how fast a rank does it; so the
+    ratio to the fewest workers is the efficiency, and the speed of the job is that by the number of
+    workers. A command's wall time, or its number, is of the whole job: its ratio is the speed.
+    """
+    counts = result.about.get("counts")
+    if not counts or measured.workload.name in UNSCALED:
+        return
+    nodes = len(result.nodes)
+    for row in results.headline(results.rows_of(measured, result.against)):
+        if row.against == str(counts[0]):
+            workers, fewest = int(row.arm) * nodes, int(row.against) * nodes
+            found = row.comparison
+            per_rank = measured.workload.name != workloads.COMMAND
+            speed, efficiency = speeds(found.ratio, workers / fewest, per_rank=per_rank)
+            ends = (found.low, found.high)
+            low, high = (speeds(end, workers / fewest, per_rank=per_rank)[1] for end in ends)
+            said = f" ({low:.0%} to {high:.0%})" if found.low else ""
+            if (found.low and low > POSSIBLE and per_rank) or efficiency > UNLIKELY:
+                yield (
+                    f"  error: {workers} workers seem to have {efficiency:.0%} of the efficiency "
+                    f"of {fewest}, more than is possible: others had the CPUs; measure again on a "
+                    "machine that is not busy"
+                )
+                continue
+            yield (
+                f"  {workers} workers: {speed:.2f} times the speed of {fewest}, "
+                f"efficiency {efficiency:.0%}{said}"
+            )
+
+
+def speeds(ratio: float, times: float, *, per_rank: bool) -> tuple[float, float]:
+    """The speed and efficiency of so many times the workers.
+
+    >>> speeds(0.9, 4, per_rank=True), speeds(3.6, 4, per_rank=False)
+    ((3.6, 0.9), (3.6, 0.9))
+    """
+    return (ratio * times, ratio) if per_rank else (ratio, ratio / times)
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:

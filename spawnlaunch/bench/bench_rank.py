@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from spawnlaunch.base import errors, printing
+from spawnlaunch.base import commands, errors
 from spawnlaunch.bench import (
     agree,
     bench_page,
@@ -18,10 +18,8 @@ from spawnlaunch.bench import (
     recommendation,
     results,
     rounds,
-    samples_file,
-    take,
 )
-from spawnlaunch.bench.here import RankOnNode, look
+from spawnlaunch.bench.rank_on_node import RankOnNode, look
 
 
 class OutputError(Exception):
@@ -40,7 +38,7 @@ def run(options: bench_request.BenchRequest, environ: Mapping[str, str]) -> int:
     try:
         group = rank_group.join(environ)
     except forked_sample.FailedError as failure:
-        printing.print_error(str(failure), command_line.NAME)
+        commands.print_error(str(failure), command_line.NAME)
         return 1
     return _as_member(options, here, group)
 
@@ -51,8 +49,9 @@ def _as_member(
     error = ""
     try:
         agreed = agree.agree(options, here, group)
-        me = take.Participant(options, here, group, agreed)
-        status = _take_part(me)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time themselves
+        bench = rounds.Bench(options, here, group, agreed)
+        status = _measure_as_first(bench) if group.rank == 0 else _measure(bench)
     except errors.UsageError as refusal:
         status, error = 2, str(refusal)
     except forked_sample.FailedError as failure:
@@ -69,7 +68,7 @@ def _as_member(
         group.report_death()
         if here.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        printing.print_error(
+        commands.print_error(
             f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
             "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
             command_line.NAME,
@@ -77,40 +76,32 @@ def _as_member(
         )
         return os.EX_SOFTWARE
     if error and group.rank == 0:
-        printing.print_error(error, command_line.NAME)
+        commands.print_error(error, command_line.NAME)
     with contextlib.suppress(rank_group.RankGoneError):  # no need to wait for that rank
         group.leave()
     return status
 
 
-def _take_part(me: take.Participant) -> int:
-    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time themselves
-    return _as_first(me) if me.group.rank == 0 else _as_other(me)
-
-
-def _as_other(me: take.Participant) -> int:
+def _measure(bench: rounds.Bench) -> int:
     """Measure on a rank other than 0, and return rank 0's status."""
-    refusal = me.group.tell(None)
-    if refusal:
+    if refusal := bench.group.tell(None):
         raise errors.UsageError(refusal)
-    rounds.Bench(me, None).measure_all()
-    return int(me.group.tell(0))
+    bench.measure_all()
+    return int(bench.group.tell(0))
 
 
-def _as_first(me: take.Participant) -> int:
+def _measure_as_first(bench: rounds.Bench) -> int:
     """Measure on rank 0, which writes the file and prints the page."""
-    group, options = me.group, me.options
     try:
-        file = samples_file.Recorder(options.json) if options.json else None
-        if file:
-            file.write(samples_file.BENCH, results.head(me.agreed.result))
+        if bench.options.json:
+            bench.file = results.Recorder(bench.options.json)
+            bench.file.write(results.BENCH, results.head(bench.result))
     except errors.UsageError as refusal:
-        group.tell(str(refusal))
+        bench.group.tell(str(refusal))
         raise
-    group.tell("")
+    bench.group.tell("")
     for signum in forked_sample.ENDING:
         signal.signal(signum, _interrupt)
-    bench = rounds.Bench(me, file)
     try:
         bench.measure_all()
     # A signal to all may reach another rank first.
@@ -121,15 +112,15 @@ def _as_first(me: take.Participant) -> int:
         if isinstance(early, Interruption):
             why = signal.Signals(int(str(early))).name
         bench.result.about["ended_by"] = why
-        _finish(options, file, bench.result)
+        _finish(bench)
         raise
     except errors.UsageError as unwritable:  # the disk is full, and the other ranks do not know it
-        printing.print_error(str(unwritable), command_line.NAME)
+        commands.print_error(str(unwritable), command_line.NAME)
         raise OutputError from None
-    status = _finish(options, file, bench.result)
+    status = _finish(bench)
     for signum in forked_sample.ENDING:
         signal.signal(signum, signal.SIG_DFL)
-    group.tell(status)
+    bench.group.tell(status)
     return status
 
 
@@ -137,14 +128,13 @@ def _interrupt(signum: int, _frame: Any) -> None:
     raise Interruption(str(signum))
 
 
-def _finish(
-    options: bench_request.BenchRequest, file: samples_file.Recorder | None, done: results.Result
-) -> int:
+def _finish(bench: rounds.Bench) -> int:
     """Write the files, then the page, since its reader may stop early; return the exit status."""
+    options, done = bench.options, bench.result
     found, refusal = recommendation.advise(done, options.chosen), ""
     try:
-        if file:
-            file.write(samples_file.FOUND, results.found(done, found._asdict()))
+        if bench.file:
+            bench.file.write(results.FOUND, results.found(done, found._asdict()))
         if options.plot:
             plot.draw(done, options.plot)
     except errors.UsageError as unwritable:
@@ -153,14 +143,14 @@ def _finish(
     if options.pick:
         with contextlib.suppress(OSError):
             os.write(2, f"{page}\n".encode())
-    elif printing.print_page(page, command_line.NAME):
+    elif commands.print_page(page, command_line.NAME):
         raise OutputError
     if refusal:
-        printing.print_error(refusal, command_line.NAME)
+        commands.print_error(refusal, command_line.NAME)
         return 2
     failures = {why: None for each in done.measured for why in each.failed.values()}
     for why in failures:
-        printing.print_error(why, command_line.NAME)
+        commands.print_error(why, command_line.NAME)
     if options.pick and any(not each.failed for each in done.measured):
         status = recommendation.print_pick(found)
         return 1 if failures and not status else status

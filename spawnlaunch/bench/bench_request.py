@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch.base import errors
-from spawnlaunch.bench import arms, command_line, launcher_arms, own_arms, workloads
-from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.bench import arms, command_line, workloads
 from spawnlaunch.node import proc
 
 AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "GLIBC_", "PYTHON")
+BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # the start of the bench, by the machine's monotonic clock
 
 
 def age_s() -> float:
@@ -27,7 +27,7 @@ class BenchRequest(NamedTuple):
 
     nproc: int | str | None  # workers on this machine; None: the launcher's default
     counts: tuple[int, ...]  # numbers of workers that are compared; empty: one number
-    arms: tuple[ArmRequest, ...]
+    arms: tuple[arms.ArmRequest, ...]
     against: str  # the arm that the others are compared with
     workloads: tuple[str, ...]  # empty where there is a command
     command: tuple[str, ...]  # empty: the bundled workloads
@@ -37,7 +37,6 @@ class BenchRequest(NamedTuple):
     budget_s: float  # for all workloads together, where `rounds` is not given
     warm_up: int  # rounds that are not counted
     seconds: float  # that a bundled workload is timed for
-    seed: int
     launcher: tuple[str, ...]  # launchers that are compared; empty: bindings are
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
     chosen: tuple[str, ...]  # workloads that decide the advice; empty: all
@@ -51,129 +50,117 @@ class BenchRequest(NamedTuple):
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
     """Read the command line; raises UsageError, and SystemExit for --help."""
-    ours, command = _cut(argv)
+    ours, command = list(argv), tuple[str, ...]()
+    if "--" in ours:
+        at = ours.index("--")
+        ours, command = ours[:at], tuple(ours[at + 1 :])
     given = vars(command_line.parser().parse_args(ours))
     threads = environ.get("OMP_NUM_THREADS", "")
     if given["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
         given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
     nproc, counts = given.pop("nproc") or (None, ())
-    if given["launcher"]:
-        asked = _launchers(given, nproc, counts, command)
-    else:
-        asked = _arms(given, counts)
+    asked = _arms(given, nproc, counts, command)
     every = [arm.name for arm in asked]
     given["against"] = given["against"] or (arms.AUTO if arms.AUTO in every else every[0])
     names, picked = given.pop("workloads"), given.pop("pick")
+    # The training loop comes first, so that it is measured where time is short.
+    in_order = tuple(sorted(names or workloads.DEFAULT, key=lambda name: name != "train"))
     options = BenchRequest(
         **{name: given[name] for name in BenchRequest._fields if name in given and name != "arms"},
         nproc=nproc,
         counts=counts,
         arms=asked,
-        workloads=() if command else workloads.in_order(names or workloads.DEFAULT),
+        workloads=() if command else in_order,
         command=command,
         chosen=picked or (),
         pick=picked is not None,
     )
-    _check(options, names)
+    _check_arms(options)
+    _check_command(options, names)
+    _check_output(options)
     return options
 
 
-def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, ...]:
-    """The arms of --arms, then those of --arm, then those of --set."""
-    own, chosen = given.pop("arm"), given.pop("set")
-    if counts:
-        if given["arms"] or own or chosen or given["against"]:
-            raise errors.FlagsError(
-                "--nproc with several numbers compares these, bound as by default; leave --arms, "
-                "--arm, --set and --against out"
-            )
-        return tuple(arms.of_size(count) for count in counts)
-    # With sets or arms by flags, controls that are not named would only cost time.
-    default = (arms.UNPINNED, arms.AUTO) if own or chosen else arms.DEFAULT
-    named = [arms.request_of(name) for name in given["arms"] or default]
-    every = (*named, *own, *own_arms.sets(chosen))
-    twice = [arm.name for arm in own if [each.name for each in every].count(arm.name) > 1]
-    if twice:
-        raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
-    return tuple({arm.name: arm for arm in every}.values())
-
-
-def _launchers(
-    given: dict[str, Any],
+def _arms(
+    given: Mapping[str, Any],
     nproc: int | str | None,
     counts: tuple[int, ...],
     command: tuple[str, ...],
-) -> tuple[ArmRequest, ...]:
-    """The arms of --launcher, one for each launcher."""
-    own, chosen = given.pop("arm"), given.pop("set")
-    if not command:
-        raise errors.FlagsError(
-            "--launcher starts a command of yours; type the command behind a --"
-        )
-    if not isinstance(nproc, int) or counts:
-        raise errors.FlagsError("--launcher starts a number of workers; type it, as in --nproc 2")
-    if given["arms"] or own or chosen or given["pick"] is not None:
-        raise errors.FlagsError(
-            "--launcher compares launchers, which bind as they do by default; leave --arms, --arm, "
-            "--set and --pick out"
-        )
-    return tuple(
-        arms.of_launcher(name, launcher_arms.typed(name, nproc)) for name in given["launcher"]
-    )
+) -> tuple[arms.ArmRequest, ...]:
+    """The arms of --arms, then those of --arm; or those of --nproc or --launcher alone."""
+    named, own, launchers = given["arms"], given["arm"], given["launcher"]
+    if launchers:
+        if not command:
+            raise errors.FlagsError("--launcher starts a command of yours; put it after a --")
+        if not isinstance(nproc, int) or counts:
+            raise errors.FlagsError("--launcher starts a number of workers; add --nproc 2")
+        if named or own or given["pick"] is not None:
+            raise errors.FlagsError(
+                "--launcher compares launchers, which bind as they do by default; leave --arms, "
+                "--arm and --pick out"
+            )
+        return tuple(arms.of_launcher(name, nproc) for name in launchers)
+    if counts:
+        if named or own or given["against"]:
+            raise errors.FlagsError(
+                "--nproc with several numbers compares these, bound as by default; leave --arms, "
+                "--arm and --against out"
+            )
+        return tuple(arms.of_size(count) for count in counts)
+    return (*map(arms.of_name, named or arms.DEFAULT), *own)
 
 
-def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The words of the bench, and those after the first `--`."""
-    if "--" not in argv:
-        return list(argv), ()
-    at = list(argv).index("--")
-    return list(argv[:at]), tuple(argv[at + 1 :])
-
-
-def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
+def _check_arms(options: BenchRequest) -> None:
     names = [arm.name for arm in options.arms]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
     if options.against not in names:
         raise errors.FlagsError(
             f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
         )
-    if options.command and workloads_given:
+    variables = [(arm.name, name) for arm in options.arms for name, _ in arm.environ]
+    early = [f"--arm {arm}: {name}" for arm, name in variables if name.startswith(AT_LOAD)]
+    if early and not options.command:
+        raise errors.FlagsError(
+            f"{early[0]} is read when torch is loaded, once for all arms; use --threads N for "
+            "threads, or measure a command of yours after a --"
+        )
+
+
+def _check_command(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
+    if not options.command:
+        if options.metric or options.lower_is_better:
+            raise errors.FlagsError("--metric needs a command of yours; put it after a --")
+        return
+    if workloads_given:
         raise errors.FlagsError(
             "--workloads names bundled work and -- begins a command; leave one of them out"
         )
-    if not options.command and (options.metric or options.lower_is_better):
-        raise errors.FlagsError("--metric needs a command of yours; type the command behind a --")
+    if options.chosen:
+        raise errors.FlagsError(
+            "--pick chooses among bundled workloads, and -- begins a command of yours; use --pick "
+            "alone"
+        )
     if options.lower_is_better and not options.metric:
         raise errors.FlagsError(
             "--lower-is-better needs a --metric; lower wall time is better anyway"
         )
-    if options.command and shutil.which(options.command[0]) is None:
+    if shutil.which(options.command[0]) is None:
         raise errors.UsageError(
-            f"program {options.command[0]!r} behind the -- is not found; type -- python train.py "
+            f"program {options.command[0]!r} after the -- is not found; use -- python train.py "
             "for a script"
         )
+
+
+def _check_output(options: BenchRequest) -> None:
     if options.plot and os.path.splitext(options.plot)[1] not in (".png", ".svg"):
         raise errors.FlagsError(
-            f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
+            f"--plot {options.plot} ends in neither .png nor .svg; use one of them"
         )
-    _check_variables(options)
     if options.show and not os.path.isfile(options.show):
-        raise errors.UsageError(f"there is no file {options.show!r}; type one that --json wrote")
-    if options.chosen and options.command:
-        raise errors.FlagsError(
-            "--pick chooses among bundled workloads, and -- begins a command of yours"
-        )
+        raise errors.UsageError(f"there is no file {options.show!r}; name one that --json wrote")
     absent = [name for name in options.chosen if name not in options.workloads]
     if absent and not options.show:
         raise errors.FlagsError(
             f"{absent[0]} is advised for but not measured; add it to --workloads, or leave that out"
-        )
-
-
-def _check_variables(options: BenchRequest) -> None:
-    names = [(arm.name, name) for arm in options.arms for name, _ in arm.environ]
-    early = [f"--arm {arm}: {name}" for arm, name in names if name.startswith(AT_LOAD)]
-    if early and not options.command:
-        raise errors.FlagsError(
-            f"{early[0]} is read when torch is loaded, once for all arms; type --threads N for "
-            "threads, or measure a command of yours behind a --"
         )

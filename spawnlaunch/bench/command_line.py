@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from spawnlaunch.base import arguments, errors
-from spawnlaunch.bench import arms, launcher_arms, own_arms, workloads
+from spawnlaunch.base import commands, errors
+from spawnlaunch.bench import arms, workloads
 from spawnlaunch.cli import values
 
 NAME = "spawnlaunch.bench"
@@ -15,26 +15,17 @@ PROG = f"python -m {NAME}"
 WINDOW_S = 0.3
 BUDGET_S = 300.0
 
-SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items())
-
 DESCRIPTION = """\
 Run the same work under several bindings and say which is best here, and how certain that is.
-A command of yours behind a -- is measured instead: every rank starts it as the launcher would."""
+A command of yours after a -- is measured instead: every rank starts it as the launcher would."""
 
 EPILOG = f"""\
 arms:
   unpinned    no binding
   control     the same again: what it shows is noise
   far         spread as auto, each rank away from its own device
-  packed      all ranks on one domain, as under a bad default
   {", ".join(arms.BINDS)}
               the policies of --bind
-  as-many     auto, with as many threads as unpinned; left out where auto has as many
-  nic-near, nic-far
-              auto, with NCCL on the adapter next to the device, or on the farthest
-
-sets of arms:
-{SETS}
 
 workloads:
 {workloads.HELP}
@@ -46,9 +37,9 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 --pick is undecided; 74 when nothing can be printed."""
 
 
-class _Parser(arguments.Parser):
+class _Parser(commands.Parser):
     def error(self, message: str) -> NoReturn:
-        hint = "; a command of yours goes behind a --" if message.startswith("unrecognized") else ""
+        hint = "; a command of yours goes after a --" if message.startswith("unrecognized") else ""
         raise errors.FlagsError(message.removeprefix("argument ") + hint)
 
 
@@ -84,20 +75,12 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--arm",
-        type=own_arms.arm,
+        type=arms.of_flags,
         action="append",
         default=[],
         metavar="NAME=FLAGS",
-        help="an arm of yours, from the launcher's flags of binding: --arm smt-off='--smt off'; "
-        "VARIABLE=VALUE before them is set for its ranks, --loader-workers N is for the loader. "
-        "Without --arms, unpinned and auto are measured beside it",
-    )
-    add(
-        "--set",
-        type=_names(tuple(own_arms.SETS), "set"),
-        default=(),
-        metavar="LIST",
-        help=f"sets of ready-made arms, separated by commas: {', '.join(own_arms.SETS)}",
+        help="one more arm, from the launcher's flags of binding: --arm smt-off='--smt off'; "
+        "VARIABLE=VALUE before them is set for its ranks, --loader-workers N is for the loader",
     )
     add(
         "--against",
@@ -113,11 +96,11 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--launcher",
-        type=_names(tuple(launcher_arms.KNOWN), "launcher"),
+        type=_names(tuple(arms.LAUNCHERS), "launcher"),
         default=(),
         metavar="LIST",
         help="compare launchers in place of bindings: each starts your command with --nproc N "
-        f"workers on this machine; {', '.join(launcher_arms.KNOWN)}",
+        f"workers on this machine; {', '.join(arms.LAUNCHERS)}",
     )
     add(
         "--metric",
@@ -153,17 +136,10 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seconds",
-        type=_window,
+        type=_duration,
         default=WINDOW_S,
         metavar="S",
         help="how long each sample of a bundled workload is timed; default %(default)s",
-    )
-    add(
-        "--seed",
-        type=_reader(values.whole),
-        default=0,
-        metavar="N",
-        help="seed for the order of the arms in each round; default %(default)s",
     )
     add(
         "--omp-threads",
@@ -231,7 +207,7 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
         return read(text), ()
     counts = [read(word) for word in words]
     if not all(isinstance(count, int) for count in counts) or sorted(set(counts)) != counts:
-        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; type 1,2,4,8")
+        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; use 1,2,4,8")
     return counts[-1], tuple(counts)
 
 
@@ -252,10 +228,4 @@ def _duration(text: str) -> float:
     with suppress(ValueError):
         if (seconds := values.seconds(text)) > 0:
             return seconds
-    raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
-
-
-def _window(text: str) -> float:
-    if (seconds := _reader(values.seconds)(text)) > 0:
-        return float(seconds)
-    raise ArgumentTypeError(f"{text!r} leaves no time to measure; type a number above 0")
+    raise ArgumentTypeError(f"{text!r} is not a time; use one as 90s, 5m or 1h")

@@ -134,7 +134,7 @@ def of_workload(
         with contextlib.suppress(BlockingIOError):  # a process of its own may hold the other end
             said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is sent
     if not said:
-        return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
+        return Sample({}, f"the process of the sample {failures.end_in_words(ended.status)}")
     found = json.loads(said)
     if "error" in found:
         return Sample({}, found["error"])
@@ -150,7 +150,7 @@ def of_command(
     allowed: cpuset.CpuSet = cpuset.EMPTY,
 ) -> Sample:
     """Run the command to its end. A rank that prints no metric has no value."""
-    before = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    before = effort.busy_and_stolen_s(allowed)
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         pid = fork(binding, lambda: _become(words, environ, output))
@@ -161,9 +161,9 @@ def of_command(
     if ended is None:
         return Sample({}, STOPPED)
     if ended.status != 0:
-        how = failures.how_it_ended(ended.status)
+        how = failures.end_in_words(ended.status)
         return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
-    after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    after = effort.busy_and_stolen_s(allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
     value = took_s if metric is None else last_number(said, metric)
     return Sample({} if value is None else {"": value}, "", cost)

@@ -4,8 +4,8 @@ import importlib
 import os
 from typing import Any
 
-from spawnlaunch.base import errors, printing
-from spawnlaunch.bench import command_line, recommendation, results, samples_file
+from spawnlaunch.base import commands, errors
+from spawnlaunch.bench import command_line, recommendation, results
 from spawnlaunch.workers import files
 
 ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.35, 1.5, 8.0
@@ -17,7 +17,7 @@ def need_matplotlib() -> None:
         importlib.import_module("matplotlib")
     except ImportError:
         raise errors.UsageError(
-            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'"
+            "--plot needs matplotlib; use pip install 'spawnlaunch[plots]'"
         ) from None
 
 
@@ -26,7 +26,7 @@ def draw(result: results.Result, path: str) -> None:
     rows = [row for row in results.headline(results.rows(result)) if row.comparison.low > 0]
     if not rows:
         text = f"--plot {path}: no difference has an interval, so there is nothing to draw"
-        printing.print_error(text, command_line.NAME, "note")
+        commands.print_error(text, command_line.NAME, "note")
         return
     size = (WIDTH_INCHES, ROW_INCHES * len(rows) + MARGIN_INCHES)
     figure: Any = importlib.import_module("matplotlib.figure").Figure(size, layout="constrained")
@@ -43,4 +43,4 @@ def draw(result: results.Result, path: str) -> None:
         with open(files.opened(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             figure.savefig(file, dpi=150, format=os.path.splitext(path)[1][1:])
     except OSError as error:
-        raise samples_file.unwritable(path, error) from None
+        raise results.unwritable(path, error) from None

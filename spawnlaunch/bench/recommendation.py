@@ -14,8 +14,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spawnlaunch.base import cpuset, printing
-from spawnlaunch.bench import arms, command_line, results, rounds, stats
+from spawnlaunch.base import commands, cpuset
+from spawnlaunch.bench import arms, command_line, results, stats
 
 LEAST = 0.02  # a gain that is worth other flags than the default
 STATUS_UNDECIDED = 3  # of --pick
@@ -97,8 +97,8 @@ def _inverse(end: float) -> float:
 
 def print_pick(found: Advice) -> int:
     """Print the flags alone, for --pick; return the exit status."""
-    printing.print_error(found.text, command_line.NAME, "advice")
-    status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
+    commands.print_error(found.text, command_line.NAME, "advice")
+    status = commands.print_page(found.flags, command_line.NAME) if found.flags else 0
     return status or (0 if found.is_sure else STATUS_UNDECIDED)
 
 
@@ -123,7 +123,7 @@ def _more(
     if coarse:
         return f"{name} is measured in steps of {stats.DELTA:.0%} or more"
     needed = max(stats.rounds_to_decide(row.comparison) for row in undecided)
-    if needed > rounds.MOST_ROUNDS:
+    if needed > stats.MOST_ROUNDS:
         return f"the noise in {name} is too large for {stats.DELTA:.0%}; measure on a quiet machine"
     if result.about["rounds"]:
         return f"--rounds {needed} would decide {stats.DELTA:.0%} in {name}"
@@ -171,5 +171,5 @@ def _refusal(
     if not counted[0].rounds:
         more = 2 * result.about["budget_s"]
         name = counted[0].workload.name
-        return f"not decided: {name} had no whole round{busy(result)}; type --budget {more:.0f}s"
+        return f"not decided: {name} had no whole round{busy(result)}; use --budget {more:.0f}s"
     return ""

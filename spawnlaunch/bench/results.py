@@ -1,20 +1,51 @@
-"""The result of a bench, which --show reads from its file."""
+"""The result of a bench, and its file, of which --show makes it again.
 
+The file has a JSON value a line, each written as soon as it is known:
+
+    {"bench": {...}}     first: what is measured, where, and with which bindings
+    {"sample": {...}}    a sample of all ranks: Taken
+    {"found": {...}}     last: the comparisons and the advice, for other programs
+
+A process that is killed leaves all lines but the one that it was writing. All else is made of
+`Taken`: tables, verdicts, pictures.
+"""
+
+import json
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from spawnlaunch.base import errors
-from spawnlaunch.bench import effort, samples_file, stats
+from spawnlaunch.bench import effort, stats
 from spawnlaunch.bench.workloads import Workload
+from spawnlaunch.workers import files
 
+FORMAT = 7
+BENCH, SAMPLE, FOUND = "bench", "sample", "found"
 MEAN = "geometric mean"  # the series that sums up several
+
+Line = tuple[str, dict[str, Any]]  # its kind and its value
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.
 Samples = dict[str, list[list[float | None]]]
+
+
+class Taken(NamedTuple):
+    """A sample of one arm, from all ranks."""
+
+    workload: str
+    round: int  # from 0
+    arm: str
+    values: tuple[dict[str, float], ...]  # of each rank, by series; empty: it printed no metric
+    efforts: tuple[effort.Effort | None, ...] = ()  # of each rank
+    error: str = ""  # why there is none; then the arm is out of this workload
+    mark: str = ""  # what disturbed it
+    steps: tuple[dict[str, list[float]], ...] = ()  # of each rank, by series: seconds of each step
+    at_s: float = 0.0  # since the bench began
 
 
 class BoundRank(NamedTuple):
@@ -44,7 +75,7 @@ class Measured(NamedTuple):
 
     workload: Workload
     names: tuple[str, ...]  # of the arms
-    taken: list[samples_file.Taken]  # in the order of time
+    taken: list[Taken]  # in the order of time
 
     @property
     def failed(self) -> dict[str, str]:
@@ -59,7 +90,7 @@ class Measured(NamedTuple):
     @property
     def series(self) -> dict[str, Samples]:
         """The samples, by the name of the series; a single series has the name ""."""
-        return samples_file.series_of(self.taken, self.there)
+        return series_of(self.taken, self.there)
 
     @property
     def rounds(self) -> int:
@@ -105,6 +136,25 @@ class Row(NamedTuple):
     comparison: stats.Comparison
 
 
+def series_of(taken: Sequence[Taken], names: Iterable[str], what: str = "values") -> dict[str, Any]:
+    """The values, or steps, of each rank in each round, by series and arm.
+
+    Rounds that not all of these arms have are left out.
+    """
+    cells = {(each.round, each.arm): getattr(each, what) for each in taken if not each.error}
+    rounds = sorted({number for number, _ in cells})
+    whole = [n for n in rounds if all((n, name) in cells for name in names)]
+    if not whole or not names:
+        return {}
+    known = dict.fromkeys(key for ranks in cells.values() for rank in ranks for key in rank)
+    return {
+        series: {
+            name: [[rank.get(series) for rank in cells[n, name]] for n in whole] for name in names
+        }
+        for series in known
+    }
+
+
 def slowest(samples: Samples, higher_is_better: bool) -> dict[str, list[float]]:
     """The slowest rank's value in each round, by arm."""
     worst = min if higher_is_better else max
@@ -138,7 +188,7 @@ def _of_each_step(
     The recorded steps show how much longer that takes than the mean rank takes.
     """
     sign = -1 if measured.workload.higher_is_better else 1
-    steps = samples_file.series_of(measured.taken, arms, "steps")
+    steps = series_of(measured.taken, arms, "steps")
     for arm, rounds in steps.get(series, {}).items():
         for number, ranks in enumerate(rounds):
             if len(ranks) > 1 and all(ranks):
@@ -178,10 +228,67 @@ def headline(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.comparison.verdict]
 
 
+class Recorder:
+    """Writes a file line by line. Raises UsageError where it cannot be written."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = files.opened(path, os.O_WRONLY | os.O_TRUNC)
+        except OSError as error:
+            raise unwritable(path, error) from None
+
+    def write(self, kind: str, said: dict[str, Any]) -> None:
+        """Write one line, which is on the disk when this returns."""
+        data = (json.dumps({kind: said}, allow_nan=False) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+            if os.path.isfile(self.path):
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+
+    def take(self, taken: Taken) -> None:
+        """Write a sample."""
+        self.write(SAMPLE, as_line(taken))
+
+
+def unwritable(path: str, error: OSError) -> errors.UsageError:
+    """The error for a file of the bench that cannot be written."""
+    return errors.UsageError(f"cannot write {path}: {error.strerror}; use another name")
+
+
+def as_line(taken: Taken) -> dict[str, Any]:
+    """The fields of a sample that differ from the defaults, for its line."""
+    known = {
+        name: value
+        for name, value in taken._asdict().items()
+        if value != Taken._field_defaults.get(name, None)
+    }
+    return {**known, "efforts": [effort.kept(each) for each in taken.efforts]}
+
+
+def lines(path: str) -> Iterator[Line]:
+    """Yield the lines of a file, without an incomplete last one. Raises ValueError and OSError."""
+    for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
+        if not text.endswith("\n"):
+            return
+        ((kind, said),) = json.loads(text).items()
+        yield kind, said
+
+
+def taken_of(said: dict[str, Any]) -> Taken:
+    """Read a sample from its line."""
+    efforts = tuple(effort.read(each) for each in said["efforts"])
+    known = {name: tuple(said.get(name, ())) for name in ("values", "steps")}
+    return Taken(**{**said, **known, "efforts": efforts})
+
+
 def head(result: Result) -> dict[str, Any]:
     """The first line of the file: all that is known before any measurement."""
     return {
-        "format": samples_file.FORMAT,
+        "format": FORMAT,
         **{name: value for name, value in result._asdict().items() if name != "measured"},
         "arms": [
             {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
@@ -207,28 +314,28 @@ def check_writable(path: str, *, is_read: bool = False) -> None:
     """Raises UsageError where no file can be written, or read: before a measurement, not after."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path) or (is_read and os.path.exists(path) and not os.path.isfile(path)):
-        raise errors.UsageError(f"{path} is a directory or a device; type the name of a file")
+        raise errors.UsageError(f"{path} is a directory or a device; give the name of a file")
     if not os.path.isdir(folder):
         raise errors.UsageError(
             f"cannot write {path}: there is no directory {folder}; make it first"
         )
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise errors.UsageError(f"cannot write {path}: it is not permitted; type another name")
+        raise errors.UsageError(f"cannot write {path}: it is not permitted; use another name")
 
 
 def read(path: str) -> Result:
     """Read the result from a file. Raises UsageError."""
     try:
-        said = list(samples_file.lines(path))
+        said = list(lines(path))
         kind, first = said[0]
-        if kind != samples_file.BENCH or first["format"] != samples_file.FORMAT:
+        if kind != BENCH or first["format"] != FORMAT:
             raise KeyError("format")
         arms = [
             Arm(**{**arm, "ranks": tuple(BoundRank(**rank) for rank in arm["ranks"])})
             for arm in first["arms"]
         ]
         kept = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
-        taken = [samples_file.taken_of(each) for kind, each in said if kind == samples_file.SAMPLE]
+        taken = [taken_of(each) for kind, each in said if kind == SAMPLE]
         return Result(**kept, arms=arms, measured=begun(first["about"]["workloads"], arms, taken))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise errors.UsageError(
@@ -239,7 +346,7 @@ def read(path: str) -> Result:
 def begun(
     workloads: Sequence[dict[str, Any]],
     arms: Sequence[Arm],
-    taken: Sequence[samples_file.Taken] = (),
+    taken: Sequence[Taken] = (),
 ) -> list[Measured]:
     """The workloads in their order, with the samples so far."""
     names = tuple(arm.name for arm in arms)

@@ -1,7 +1,8 @@
 """Run the rounds: in each of them every arm runs once, in an order of the round's own.
 
-All ranks run them in step. After every sample the ranks send their measurements to rank 0, which
-writes them to the file. An arm that fails is out of the workload, and the others go on.
+All ranks run them in step, and begin each sample together. After every sample the ranks send their
+measurements to rank 0, which writes them to the file. An arm that fails is out of the workload, and
+the others go on.
 
 Each workload has ENOUGH_ROUNDS in its turn, then as many again, until MOST_ROUNDS or the end of the
 budget. So the end of the rounds does not depend on their results.
@@ -16,54 +17,71 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 
+import torch
+import torch.distributed as dist
+
+from spawnlaunch.base import cpuset
 from spawnlaunch.bench import (
+    agree,
+    arms,
     bench_request,
     effort,
     forked_sample,
-    launcher_arms,
+    rank_group,
     results,
-    samples_file,
     stats,
-    take,
     workloads,
 )
-from spawnlaunch.bench.workloads import COMMAND, Workload
+from spawnlaunch.bench.forked_sample import Sample
+from spawnlaunch.bench.rank_on_node import Part, RankOnNode
+from spawnlaunch.bench.workloads import COMMAND, Workload, timing
+from spawnlaunch.workers import environment
+from spawnlaunch.world import host, identity
 
 PROGRESS_CHARS = 60
 BUDGET_USED = "the budget was used"
-MOST_ROUNDS = 5 * stats.ENOUGH_ROUNDS
 WARMEST = 99  # rounds before the first that the order is drawn from
 # CPU seconds that the page and the end of all processes take; and seconds after the budget that a
 # rank may be late before it is taken for dead.
 END_S, LATE_S = 1.0, 60.0
 END_SHARE = 0.25  # of the budget, at most, for them on a machine that others use too
+# What a rank has from its launcher, and a launcher that it starts shall not have.
+OF_RANKS = (
+    *identity.RANKS,
+    *identity.MASTER,
+    *(environment.MARK, bench_request.BEGAN, "OMP_NUM_THREADS"),
+)
+PREFIXES_OF_RANKS = ("TORCHELASTIC_", "ROLE_")
 
 
 class Bench:
     """A bench on this rank. On rank 0 it has the file, if there is one, and the samples so far."""
 
-    def __init__(self, me: take.Participant, file: samples_file.Recorder | None) -> None:
-        self.me = me
-        self.file = file
-        about, arms = me.agreed.result.about, me.agreed.result.arms
-        measured = results.begun(about["workloads"], arms)
-        self.result = me.agreed.result._replace(measured=measured)
-        started = me.here.environ.get(launcher_arms.BEGAN, "")
+    def __init__(
+        self,
+        options: bench_request.BenchRequest,
+        here: RankOnNode,
+        group: rank_group.RankGroup,
+        agreed: agree.Agreed,
+    ) -> None:
+        self.options, self.here, self.group, self.agreed = options, here, group, agreed
+        self.file: results.Recorder | None = None
+        measured = results.begun(agreed.result.about["workloads"], agreed.result.arms)
+        self.result = agreed.result._replace(measured=measured)
+        started = here.environ.get(bench_request.BEGAN, "")
         self._began = float(started) if started else time.monotonic()
-        slowness = max(
-            1.0, bench_request.age_s() / max(time.process_time(), 0.1)
-        )  # others had the CPUs
-        self._end_s = min(
-            END_SHARE * me.options.budget_s, forked_sample.LOOK_AGAIN_S + END_S * slowness
-        )
-        me.group.until = time.monotonic() + self.left_s + LATE_S
+        # Others that use the CPUs make the end slower as well.
+        slowness = max(1.0, bench_request.age_s() / max(time.process_time(), 0.1))
+        end_s = forked_sample.LOOK_AGAIN_S + END_S * slowness
+        self._end_s = min(END_SHARE * options.budget_s, end_s)
+        group.until = time.monotonic() + self.left_s + LATE_S
 
     @property
     def left_s(self) -> float:
         """Seconds until a running sample is ended."""
-        if self.me.options.rounds:
+        if self.options.rounds:
             return math.inf
-        return self.me.options.budget_s - self._end_s - (time.monotonic() - self._began)
+        return self.options.budget_s - self._end_s - (time.monotonic() - self._began)
 
     def measure_all(self) -> None:
         """Measure every workload, as long as there is time."""
@@ -72,28 +90,28 @@ class Bench:
         for each in self.result.measured:
             if each.workload.name != COMMAND:
                 workloads.measure_of(each.workload.name)  # imported before the first fork
-        most = self.me.options.rounds or MOST_ROUNDS
-        turn = self.me.options.rounds or stats.ENOUGH_ROUNDS
+        most = self.options.rounds or stats.MOST_ROUNDS
+        turn = self.options.rounds or stats.ENOUGH_ROUNDS
         for first in range(0, most, turn):
             for each in self.result.measured:
-                for number in range(first or -self.me.options.warm_up, min(first + turn, most)):
+                for number in range(first or -self.options.warm_up, min(first + turn, most)):
                     if not self._round(each, number):
                         return self._progress("")
         return self._progress("")
 
     def _round(self, measured: results.Measured, number: int) -> bool:
         """Run every arm that has not failed, once; return False if the budget is used."""
-        options, workload = self.me.options, measured.workload
-        for name in order(self.me.agreed.names, options.seed, workload.name, number):
-            if self.me.group.tell(name in measured.failed):
+        options, workload = self.options, measured.workload
+        for name in order(self.agreed.names, workload.name, number):
+            if self.group.tell(name in measured.failed):
                 continue
-            if self.me.group.tell(self.left_s <= 0):
+            if self.group.tell(self.left_s <= 0):
                 return False
             what = "warm-up" if number < 0 else f"round {number + 1}"
             left = f" of {options.rounds}" if options.rounds else f", {self.left_s:.0f} s left"
             self._progress(f"{workload.name}: {what}{left}, {name}")
             taken = self._take(workload, name, number)
-            if self.me.group.tell(taken is not None and taken.error == BUDGET_USED):
+            if self.group.tell(taken is not None and taken.error == BUDGET_USED):
                 return False
             if taken is not None and (number >= 0 or taken.error):
                 measured.taken.append(taken)
@@ -101,20 +119,20 @@ class Bench:
                     self.file.take(taken)
         return True
 
-    def _take(self, workload: Workload, name: str, number: int) -> samples_file.Taken | None:
+    def _take(self, workload: Workload, name: str, number: int) -> results.Taken | None:
         """Take a sample on all ranks; return it on rank 0."""
-        mine = take.take(workload, self.me, name, self.left_s)
+        mine = self._take_mine(workload, name)
         if mine is not None and mine.error:
-            self.me.group.report_failure()
-        everyone: list[forked_sample.Sample | None] = self.me.group.gather(mine)
+            self.group.report_failure()
+        everyone: list[Sample | None] = self.group.gather(mine)
         if not everyone:
             return None
         there = [(rank, each) for rank, each in enumerate(everyone) if each is not None]
         arm = next(arm for arm in self.result.arms if arm.name == name)
         efforts = tuple(each.effort for _, each in there)
         hosts = [rank.host for rank in arm.ranks]
-        error = failure(workload, self.me.options.metric, there, is_over=self.left_s <= 0)
-        return samples_file.Taken(
+        error = failure(workload, self.options.metric, there, is_over=self.left_s <= 0)
+        return results.Taken(
             workload.name,
             number,
             name,
@@ -126,15 +144,117 @@ class Bench:
             at_s=round(time.monotonic() - self._began, 3),
         )
 
+    def _take_mine(self, workload: Workload, arm: str) -> Sample | None:
+        """Take this rank's part of a sample, within rank 0's time; None if it has no part."""
+        part, key = self.agreed.parts.get(arm), f"sample {self.group.count}"
+        until = time.monotonic() + self.group.tell(self.left_s)
+
+        def is_stopped() -> bool:
+            return time.monotonic() > until or self.group.has_failed()
+
+        if workload.name == COMMAND:
+            return self._run_command(part, arm, is_stopped)
+        if part is None:
+            return None
+        return forked_sample.of_workload(
+            part.binding,
+            lambda watch: self._measure(workload, part, key, watch),
+            is_stopped,
+            self._used_cpus(arm),
+        )
+
+    def _used_cpus(self, arm: str) -> cpuset.CpuSet:
+        """The CPUs of all ranks of an arm on this node; other processes there disturb them."""
+        ranks = next(each.ranks for each in self.agreed.result.arms if each.name == arm)
+        here = [rank.cpus for rank in ranks if rank.host == self.here.view.host]
+        if not all(here):
+            return self.here.view.allowed
+        return cpuset.EMPTY.union(*map(cpuset.parse, here))
+
+    def _run_command(
+        self, part: Part | None, arm: str, is_stopped: forked_sample.Stopped
+    ) -> Sample | None:
+        """Take a sample of the command, for which rank 0 holds a free port as MASTER_PORT."""
+        held = host.hold_free_port() if self.group.rank == 0 else None
+        port = self.group.tell(held.port if held else 0)
+        try:
+            if part is None:
+                return None
+            words, environ = self.options.command, self.here.environ
+            if part.request.launcher:
+                words = arms.launcher_words(arm, int(self.options.nproc or 1), port, words)
+                environ = _as_in_a_shell(environ, self.options.omp_threads)
+            else:
+                environ = _as_a_rank(environ, part, port)
+            return forked_sample.of_command(
+                words, part.binding, environ, self.options.metric, is_stopped, self._used_cpus(arm)
+            )
+        finally:
+            if held:
+                held.lock.close()
+
+    def _measure(
+        self, workload: Workload, part: Part, key: str, watch: effort.Watch
+    ) -> dict[str, float]:
+        """Measure a bundled workload in the sample's process, which joins those of other ranks."""
+        environ = self.here.environ
+        os.environ.update(dict(part.request.environ))
+        device = self.agreed.device if workload.name in workloads.ON_DEVICES else None
+        on_device = device is not None
+        rank = timing.Rank(
+            rank=part.rank,
+            size=part.size,
+            local_rank=self.here.view.local_rank,
+            local_size=part.local_size,
+            threads=part.binding.threads,
+            device=torch.device("cpu") if device is None else torch.device("cuda", device),
+            seconds=self.options.seconds,
+            watch=watch,
+            loader_workers=part.loader_workers,
+        )
+        if on_device:
+            torch.cuda.set_device(rank.device)
+        if rank.size > 1:
+            dist.init_process_group(
+                "nccl" if on_device else "gloo",
+                store=rank_group.connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
+                rank=rank.rank,
+                world_size=rank.size,
+                device_id=rank.device if on_device else None,
+            )
+        values: dict[str, float] = workloads.measure_of(workload.name)(rank)
+        rank.barrier()  # a rank that leaves first would cut the others off
+        return values
+
     def _progress(self, doing: str) -> None:
         """Write a line of progress over the last one; an empty text removes it."""
-        if self.me.group.rank != 0 or not self.me.options.progress:
+        if self.group.rank != 0 or not self.options.progress:
             return
         with contextlib.suppress(OSError):  # its reader may be gone
             os.write(2, (f"\r{doing:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
-def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[str]:
+def _as_a_rank(environ: forked_sample.Environ, part: Part, port: int) -> dict[str, str]:
+    """The rank's environment, but a port of the sample's own: the bench listens on the rank's."""
+    own = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
+    own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
+    own |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
+    own |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
+    own_text = {name: str(value) for name, value in own.items()}
+    return {**environ, **own_text, **dict(part.request.environ)}
+
+
+def _as_in_a_shell(environ: forked_sample.Environ, threads: int | None) -> dict[str, str]:
+    """The environment without what a rank has from its launcher; `threads` are the user's."""
+    own = {
+        name: value
+        for name, value in environ.items()
+        if name not in OF_RANKS and not name.startswith(PREFIXES_OF_RANKS)
+    }
+    return own if threads is None else {**own, "OMP_NUM_THREADS": str(threads)}
+
+
+def order(names: Sequence[str], workload: str, number: int) -> list[str]:
     """The arms in the order of one round, the same on every rank.
 
     Each round begins with the arm that ended the one before, and the others are drawn. So each arm
@@ -143,17 +263,17 @@ def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[s
     """
     if len(names) < 2:
         return list(names)
-    first, last = (_last(tuple(names), seed, workload, each) for each in (number - 1, number))
+    first, last = (_last(tuple(names), workload, each) for each in (number - 1, number))
     between = [name for name in names if name not in (first, last)]
-    random.Random(f"{seed} {workload} {number}").shuffle(between)
+    random.Random(f"{workload} {number}").shuffle(between)
     return [first, *between, last]
 
 
 @lru_cache(maxsize=4096)
-def _last(names: tuple[str, ...], seed: int, workload: str, number: int) -> str:
+def _last(names: tuple[str, ...], workload: str, number: int) -> str:
     """The last arm of a round, which is not its first."""
-    drawn = random.Random(f"{seed} {workload} {number} last")
-    before = _last(names, seed, workload, number - 1) if number > -WARMEST else ""
+    drawn = random.Random(f"{workload} {number} last")
+    before = _last(names, workload, number - 1) if number > -WARMEST else ""
     return drawn.choice([name for name in names if name != before])
 
 

@@ -44,6 +44,7 @@ BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
 ERROR = 0.05  # of a workload
 DELTA = 0.03  # pinning is reported to gain 1 to 10 % (torchrun's documentation of --numa-binding)
 ENOUGH_ROUNDS = 40  # a share of stragglers of 8 % is in as many but for MISSED
+MOST_ROUNDS = 5 * ENOUGH_ROUNDS
 HUGE, MISSED = 3.0, 0.04
 CONSTANT = 3.18  # of the inequality, for one side
 
@@ -65,7 +66,9 @@ class Comparison(NamedTuple):
 
 def pair(arm: Sequence[float], other: Sequence[float], higher_is_better: bool) -> Pair:
     """The costs of both: less is better. Raises ValueError."""
-    _check(arm, other)
+    for each in (arm, other):
+        if not each or not all(0.0 < value < math.inf for value in each):
+            raise ValueError(f"samples are numbers above 0, and these are not: {list(each)}")
     if len(arm) != len(other):
         raise ValueError(f"{len(arm)} rounds of one arm and {len(other)} of the other")
     sign = -1.0 if higher_is_better else 1.0
@@ -144,11 +147,6 @@ def _p_value(differences: Floats) -> float:
     return min(1.0, CONSTANT * math.erfc(abs(float(differences.sum())) / root / math.sqrt(2)))
 
 
-def fewest_rounds(level: float) -> int:
-    """The fewest rounds that can reach a level at all: those of equal differences."""
-    return math.floor(quantile(level) ** 2) + 1
-
-
 def rounds_to_decide(found: Comparison) -> int:
     """The rounds that make the interval as narrow as DELTA to either side, if they are as these.
 
@@ -184,9 +182,3 @@ def geometric_means(series: Sequence[Sequence[float]]) -> list[float]:
     """The geometric mean of several series in each round, in which no unit counts for more."""
     means: list[float] = np.exp(np.mean(np.log(series), axis=0)).tolist()
     return means
-
-
-def _check(*samples: Sequence[float]) -> None:
-    for each in samples:
-        if not each or not all(0.0 < value < math.inf for value in each):
-            raise ValueError(f"samples are numbers above 0, and these are not: {list(each)}")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spawnlaunch.bench import results, samples_file, stats
+from spawnlaunch.bench import results, stats
 
 Slots = list[stats.Floats]  # by round, the seconds of the slowest rank in each step
 
@@ -24,8 +24,7 @@ DRAWS = 200
 OUTER = (2.5, 97.5)  # percentiles of the interval
 TAIL = 5  # slots that shall be in the tail that decides, and rounds that there shall be
 WIDEST = 1.25  # of an interval's ends that are shown
-SLOWEST = 0.05  # of the steps are the tail that is shown
-NO_STEPS = "cannot be told, as steps are timed of bundled workloads alone, and not of jitter"
+NO_STEPS = "not known, as steps are timed of bundled workloads alone, and not of jitter"
 
 
 class Estimate(NamedTuple):
@@ -36,9 +35,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def slots(
-    taken: Sequence[samples_file.Taken], arm: str, series: str, ranks: int | None = None
-) -> Slots:
+def slots(taken: Sequence[results.Taken], arm: str, series: str, ranks: int | None = None) -> Slots:
     """The slots of all samples; for fewer ranks than were measured, of each group of so many."""
     found = []
     for each in taken:
@@ -92,32 +89,23 @@ def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Es
 
 
 def lines(measured: results.Measured, sizes: Sequence[int], against: str) -> Iterator[str]:
-    """Yield lines with each arm's typical step and tail, and its estimated step at each size."""
+    """Yield lines with each arm's estimated step at each size of a job."""
     for series in measured.series:
         every = {arm: its for arm in measured.there if (its := slots(measured.taken, arm, series))}
         name = f"{series}, " if series else ""
-        if every:
-            said = "; ".join(f"{arm} {_tail(its)}" for arm, its in every.items())
-            yield f"  {name}a step, and the slowest of twenty: {said}"
         for ranks in sizes:
-            found = {arm: at_size(measured, arm, series, ranks) for arm in every}
-            told = [f"{arm} {_said(its, found.get(against))}" for arm, its in found.items()]
-            yield f"  {name}a step of {ranks} ranks: {'; '.join(told) or NO_STEPS}"
+            steps = {arm: at_size(measured, arm, series, ranks) for arm in every}
+            texts = [f"{arm} {_in_words(its, steps.get(against))}" for arm, its in steps.items()]
+            yield f"  {name}a step of {ranks} ranks: {'; '.join(texts) or NO_STEPS}"
 
 
-def _tail(rounds: Slots) -> str:
-    times = np.sort(np.concatenate(rounds))
-    slowest = times[-max(1, int(SLOWEST * len(times))) :]
-    return f"{_ms(float(np.median(times)))} and {_ms(float(slowest.mean()))} ms"
-
-
-def _said(its: Estimate | None, base: Estimate | None) -> str:
+def _in_words(its: Estimate | None, base: Estimate | None) -> str:
     if its is None:
-        return "cannot be told from these samples"
-    said = f"{_ms(its.mean)} ms ({_ms(its.low)} to {_ms(its.high)})"
+        return "not known from these samples"
+    text = f"{_ms(its.mean)} ms ({_ms(its.low)} to {_ms(its.high)})"
     if base is None or its is base:
-        return said
-    return f"{said}, {base.mean / its.mean:.2f} times as good"
+        return text
+    return f"{text}, {base.mean / its.mean:.2f} times as good"
 
 
 def _ms(seconds: float) -> str:

@@ -1,6 +1,5 @@
 """Decide the CPUs, memory nodes and threads of each rank, and bind the ranks to them.
 
 `plan` only decides: from the CPUs that each rank claims (`claims`), and its share of the usable
-cores (`cores`, or a whole domain of `domains`). `apply` does the system calls. `placement` and
-`picture` show the result to users.
+cores (`cores`). `apply` does the system calls. `placement` and `picture` show the result to users.
 """

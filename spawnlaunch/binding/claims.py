@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from spawnlaunch.base import cpuset, records
 from spawnlaunch.binding import cores
-from spawnlaunch.node.devices import VENDORS
+from spawnlaunch.node import hardware
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
 
 
@@ -63,11 +62,11 @@ def of_node(
         range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
     )
     made = _claims(node, usable, [device_of[rank] for rank in unknown_last])
-    cpus = cores.cpus_of(usable)
-    ranks = [
-        _claimant(node, cpus, rank, device_of[rank], not visible.devices, claim)
-        for claim, rank in enumerate(unknown_last)
-    ]
+    cpus, ranks = cores.cpus_of(usable), list[Claimant]()
+    for claim, rank in enumerate(unknown_last):
+        device, is_without = device_of[rank], not visible.devices
+        is_away = _is_away(node, cpus, device)
+        ranks.append(Claimant(rank, device, device is not None or is_without, claim, is_away))
     devices, warnings = len(visible.devices), list[str]()
     if 0 < devices < local_size:
         warnings.append(_crowded(local_size, devices, "ranks share devices"))
@@ -94,7 +93,8 @@ def of_task(
         claim = rank % len(claimed)
     else:
         claimed, claim = _among_peers(node, cpus, visible, local_size, task, own, warnings)
-    mine = _claimant(node, cpus, rank, own, not visible.devices, claim)
+    known = own is not None or not visible.devices
+    mine = Claimant(rank, own, known, claim, _is_away(node, cpus, own))
     if not mine.known:
         warnings.append(_untold([rank]))
     return Claims(_claims(node, usable, claimed), [mine], warnings)
@@ -142,7 +142,7 @@ def _claims(
 ) -> list[cores.Claim]:
     """The claim for each of these devices, with repetitions; None: a device of unknown place."""
     cpus = cores.cpus_of(usable)
-    near = [_next_to(node, cpus, device) for device in devices]
+    near = [(_local_cpus(node, device) or cpuset.EMPTY) & cpus for device in devices]
     hosts = cpuset.EMPTY.union(*near)
     left = [core for core in usable if core.cpus.isdisjoint(hosts)]
     has_left = len(left) >= near.count(cpuset.EMPTY)
@@ -157,25 +157,25 @@ def _claims(
     ]  # fmt: skip
 
 
-def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
-    """The usable CPUs next to the device; empty where its place is unknown."""
-    local = None if device is None else node.devices[device].local_cpus
-    return cpuset.EMPTY if local is None else local & usable
+def _local_cpus(node: hardware.Node, device: int | None) -> cpuset.CpuSet | None:
+    """The CPUs next to the device, usable or not; None where its place is unknown."""
+    return None if device is None else node.devices[device].local_cpus
 
 
-def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int) -> bool:
+def _is_away(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> bool:
     """Whether a device of known place has no usable CPU next to it."""
-    is_placed = node.devices[device].local_cpus is not None
-    return is_placed and not _next_to(node, usable, device)
+    near = _local_cpus(node, device)
+    return near is not None and near.isdisjoint(usable)
 
 
 def _distances(
     node: hardware.Node, device: int | None, homes: set[int]
 ) -> tuple[tuple[int, int], ...]:
     """The distances from the device to these NUMA nodes; empty where unknown or all equal."""
-    if device is None or node.devices[device].local_cpus is None:
+    near = _local_cpus(node, device)
+    if device is None or near is None:
         return ()
-    near, stated = node.devices[device].local_cpus or cpuset.EMPTY, node.devices[device].numa
+    stated = node.devices[device].numa
     at_home = [n.distances for n in node.numa if n.id == stated or n.cpus & near]
     found = {
         home: min(distance for row in at_home for other, distance in row if other == home)
@@ -183,19 +183,6 @@ def _distances(
         if all(home in dict(row) for row in at_home) and at_home
     }
     return tuple(sorted(found.items())) if len(set(found.values())) > 1 else ()
-
-
-def _claimant(
-    node: hardware.Node,
-    usable: cpuset.CpuSet,
-    rank: int,
-    device: int | None,
-    is_without: bool,
-    claim: int,
-) -> Claimant:
-    """Return the claimant; `is_without`: a `device` of None means no device, not an unknown one."""
-    is_away = device is not None and _is_away(node, usable, device)
-    return Claimant(rank, device, device is not None or is_without, claim, is_away)
 
 
 def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
@@ -239,7 +226,7 @@ def step_devices(
     These count one vendor's devices by address. None where the node has no such devices, or the
     numbers are fewer than the tasks: then they may be this task's own devices only.
     """
-    vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
+    vendor = next((v for v in hardware.VENDORS if any(d.vendor == v for d in node.devices)), None)
     devices = [device.number for device in node.devices if device.vendor == vendor]
     if not numbers or len(numbers) < local_tasks or max(numbers) >= len(devices):
         return None

@@ -264,7 +264,7 @@ def wider(
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
     for manager in managers.around(environ):
-        way = manager.wider(node, environ, tasks, near, is_free)
+        way = manager.wider(node, tasks, near, is_free)
         if way is not None:
             return way or UNMASKED
     return UNMASKED if is_free else CONTAINED

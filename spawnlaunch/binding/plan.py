@@ -6,9 +6,13 @@ from spawnlaunch.base import cpuset, errors, records
 from spawnlaunch.binding import apply, claims, placement
 from spawnlaunch.binding.cores import count_cores, cpus_of, share_out, usable_cores, widened
 from spawnlaunch.cli import values
+from spawnlaunch.node import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spawnlaunch.binding.cores import Share
     from spawnlaunch.cli import flags
     from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
@@ -49,9 +53,7 @@ def bind_ranks(
     warnings += placement.of_isolated(node, bindings, size)
     warnings += placement.of_threads(node, bindings, environ)
     if node.quotas:
-        from spawnlaunch.binding import quota  # few machines have a quota
-
-        bindings, lines = quota.limited(request, node, seen, resolution, bindings)
+        bindings, lines = _within_quota(request, node, seen, resolution, bindings)
         warnings += lines
     bindings, lines = _with_memory(request, node, bindings, world.is_task)
     return planned._replace(
@@ -69,6 +71,67 @@ def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims
     own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
     step_devices = claims.step_devices(node, devices.value if devices else (), size)
     return claims.TaskView(rank, step_devices, own_mask)
+
+
+def _within_quota(
+    request: flags.Request,
+    node: hardware.Node,
+    seen: Visible,
+    resolution: identity.Resolution,
+    bindings: tuple[apply.Binding, ...],
+) -> tuple[tuple[apply.Binding, ...], list[str]]:
+    """Reduce the threads of bindings to the quota; return them with a line on what it changes.
+
+    The kernel throttles a control group that has used up its quota until the period ends
+    (scheduler/sched-bwc.rst), so a rank with more threads than its part of the quota stands still
+    for most of the time. Masks stay: a quota limits time, and not the set of CPUs. A task divides
+    the quota with the others on its node, unless it is alone in the group. The user's own numbers
+    of threads stay, and the line names those that exceed the quota.
+    """
+    world = resolution.world
+    size = world.local_world_size
+    may_be_alone = world.is_task and size > 1 and request.is_live
+    sharers = [1 if may_be_alone and cgroup.holds_alone(each) else size for each in node.quotas]
+    part, quota = min(
+        ((each.cpus / n, each) for each, n in zip(node.quotas, sharers, strict=True)),
+        key=lambda each: each[0],
+    )
+    most = max(1, int(part))
+    before = max(binding.threads for binding in bindings)
+    told = placement.told_threads(resolution.environ)
+    cpus = min(placement.cpus_of(node, each) for each in bindings)
+    # `placement.of_threads` already warns of more threads than CPUs.
+    beyond = [f"{name}={number}" for name, number in told.items() if most < number <= cpus]
+    if request.threads is None:
+        bindings = tuple(each._replace(threads=min(each.threads, most)) for each in bindings)
+    elif before > most and not told:
+        beyond = [f"--threads {request.threads}"]
+
+    effects = []
+    nproc, count = resolution.sources.get("local_world_size"), len(node.cpus_to_share)
+    words = (" cpu",) if seen.names else (" cpu", " auto")
+    if nproc and nproc.source.endswith(words) and node.most_workers < count:
+        effects.append(f"{nproc.source} starts {_some(node.most_workers, 'worker')}, not {count}")
+    who = "the rank" if part == quota.cpus else f"each of {size} ranks"
+    if beyond:
+        effects.append(
+            f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {who}, so they are "
+            "throttled; leave it out"
+        )
+    elif before > most and not told:
+        effects.append(f"{who} computes with {_some(most, 'thread')}, not {before}")
+    if size > 1 and part < 1:
+        effects.append(f"{who} has the time of {part:.2g} CPUs, so start fewer")
+    if not effects:
+        return bindings, []
+    time = f"{quota.cpus:.3g} CPU{'' if quota.cpus == 1 else 's'}"
+    return bindings, [
+        f"the control group has a quota of {time} ({quota.path}): {'; '.join(effects)}"
+    ]
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _with_memory(
@@ -90,7 +153,7 @@ def _with_memory(
             policy = f"{inherited.mode} {cpuset.format(inherited.nodes)}".strip()
             warnings.append(
                 f"the memory policy {policy} was inherited (numactl, srun --mem-bind) and stays; "
-                "for memory next to each rank's CPUs type --mem-bind preferred"
+                "for memory next to each rank's CPUs use --mem-bind preferred"
             )
             mem_bind = values.NO_MEM
     # Kernels refuse policies by their number of nodes, so the rank with most nodes reports. A task
@@ -130,10 +193,8 @@ def plan(
     else:
         shares = share_out(made.all, cores, policy.threads)
         if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
-            from spawnlaunch.binding import domains
-
             usable = cpus_of(cores)
-            shares = domains.domains_around(policy.name, node, made.ranks, shares, usable, warnings)
+            shares = _widen_to_domains(policy.name, node, made.ranks, shares, usable, warnings)
         bindings = []
         for rank in made.ranks:
             share = shares[rank.claim]
@@ -143,6 +204,70 @@ def plan(
             bindings.append(_binding(node, rank, share.cpus, threads, note))
         warnings += placement.of_shares(made.ranks, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
+
+
+def _widen_to_domains(
+    policy: str,
+    node: hardware.Node,
+    ranks: Sequence[claims.Claimant],
+    shares: Sequence[Share],
+    usable: cpuset.CpuSet,
+    warnings: list[str],
+) -> list[Share]:
+    """Widen the exclusive shares of ranks to the usable CPUs of whole domains.
+
+    The names and meanings of these policies are torchrun's. Where torchrun would use NUMA node 0
+    for an unknown one, or fail on a domain without allowed CPUs, the rank gets the domain of its
+    own share. Several ranks may share a domain.
+    """
+    own = [share.cpus for share in shares]
+    if policy == values.CORE_COMPLEX:
+        if not node.l3:
+            warnings.append(
+                f"L3 groups are not known here: {values.CORE_COMPLEX} binds to exclusive shares"
+            )
+        domains = _core_complexes(node, own)
+    else:
+        domains = _numa_nodes(node, ranks, own)
+        if policy == values.SOCKET:
+            if not node.packages:
+                warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
+            domains = [_touched(node.packages, domain) or domain for domain in domains]
+    return [
+        share._replace(cpus=domain & usable or share.cpus)
+        for share, domain in zip(shares, domains, strict=True)
+    ]
+
+
+def _numa_nodes(
+    node: hardware.Node, ranks: Sequence[claims.Claimant], shares: Sequence[cpuset.CpuSet]
+) -> list[cpuset.CpuSet]:
+    """The CPUs of each device's NUMA node; where that is unknown, of the share's NUMA nodes."""
+    device_of = {rank.claim: rank.device for rank in ranks}
+    found = []
+    for claim, share in enumerate(shares):
+        device = device_of.get(claim)
+        home = None if device is None else node.devices[device].numa
+        at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+        found.append(at_home or _touched([each.cpus for each in node.numa], share) or share)
+    return found
+
+
+def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.CpuSet:
+    return cpuset.EMPTY.union(*(group for group in groups if group & cpus))
+
+
+def _core_complexes(node: hardware.Node, shares: Sequence[cpuset.CpuSet]) -> list[cpuset.CpuSet]:
+    """For each rank, the L3 group with most of its share, if possible another one for each rank."""
+    taken: set[cpuset.CpuSet] = set()
+    chosen = []
+    for share in shares:
+        near = [group for group in node.l3 if group & share]
+        fresh = [group for group in near if group not in taken]
+        best = max(fresh or near, key=lambda group: len(group & share), default=share)
+        taken.add(best)
+        chosen.append(best)
+    return chosen
 
 
 def _unbound(

@@ -21,37 +21,34 @@ if __name__ == "__main__":  # started by path: the package is the one that has t
     BLOCKED = spawnlaunch_main.take_process()  # before anything else of ours is imported
 
 from spawnlaunch import walk
-from spawnlaunch.base import errors, fatal, machine, say, signals
+from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
 from spawnlaunch.multinode import unable
-from spawnlaunch.run import removal
+from spawnlaunch.run import leftovers
 from spawnlaunch.workers import launches
 
 
-def main() -> int:
+def main(caller: int, directory: str, argv: list[str]) -> int:
     """Run the launch; the result is the exit status."""
-    caller, directory = int(sys.argv[1]), sys.argv[2]
     machine.die_with_parent(caller, signal.SIGTERM)
     signals.detach()  # Ctrl-C comes from the caller, and once
     try:
-        if "--quiet" in sys.argv:
+        if "--quiet" in argv:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             say.stream[0] = os.open(os.path.join(directory, sending.SAID), flags, 0o600)
-        launch = walk.plan(sys.argv[3:], dict(os.environ), (), BLOCKED)
-        return walk.go(launch._replace(owes=partial(_owes, directory)))
+        launch = walk.plan(argv, dict(os.environ), (), BLOCKED)
+        return walk.go(launch._replace(exit_zero_is_failure=partial(_owes, directory)))
     except Exception as error:
-        line, status = str(error), errors.WRONG_USE
-        if not isinstance(error, errors.UsageError):
-            if os.environ.get("SPAWNLAUNCH_DEBUG"):
-                raise
-            line, status = fatal.fault(error)
+        line, status = say.describe_fatal(error)
+        if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
+            raise
         _leave(directory, sending.REFUSED, line)
-        unable.tell(sys.argv[3:], os.environ, status, line)
+        unable.tell(argv, os.environ, status, line)
         return status
     finally:
         if os.getppid() != caller:
-            removal.remove_tree(directory)
+            leftovers.remove_tree(directory)
 
 
 def _owes(directory: str, worker: launches.Worker) -> bool:
@@ -59,9 +56,9 @@ def _owes(directory: str, worker: launches.Worker) -> bool:
     name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
     if os.path.exists(os.path.join(directory, name)):
         return False
-    how = "exited with status 0 before its function returned"
-    say.say([f"{worker.name} {how}, which counts as status 1"])
-    _leave(directory, name + sending.UNFINISHED, f"{worker.name} {how}")
+    how = f"{worker.name} exited with status 0 before its function returned"
+    say.say([f"{how}, which counts as status 1"])
+    _leave(directory, name + sending.UNFINISHED, how)
     return True
 
 
@@ -73,4 +70,4 @@ def _leave(directory: str, name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -47,57 +47,34 @@ class WorkerError(LaunchError):
         self.traceback = traceback
 
 
-def refusal(directory: str) -> errors.UsageError | None:
-    """The reason why the launcher has started nothing; None: it has started the workers."""
-    with suppress(FileNotFoundError), open(os.path.join(directory, sending.REFUSED)) as file:
-        return errors.UsageError(file.read())
-    return None
-
-
 def results(directory: str, ended: str, status: int) -> list[Any]:
     """Return the results of the functions of this node's ranks, by rank.
 
     A failure is raised. `ended` is the file of --result, and `status` the launcher's exit status.
     """
-    if refused := refusal(directory):
-        raise refused
+    with suppress(FileNotFoundError), open(os.path.join(directory, sending.REFUSED)) as file:
+        raise errors.UsageError(file.read())
     if not os.path.isdir(directory):
         raise LaunchError(f"{directory} was removed, and with it what the ranks returned", status)
-    told = _told(ended)
-    attempt = len(told["restarts"]) if told else max((n for n, _ in _left(directory)), default=0)
-    if status or (told and told["cause"]):
-        raise noted(_failure(directory, attempt, told, status), directory)
+    ends = None
+    with suppress(OSError, ValueError), open(ended) as file:  # it is on one node only
+        ends = json.load(file)
+    # The attempt and the rank of each outcome that is there, or that is missing and noted.
+    names = [name.removesuffix(sending.UNFINISHED).split(".") for name in os.listdir(directory)]
+    left = [(int(n[0]), int(n[1])) for n in names if n[0].isdecimal() and len(n) == 2]
+    attempt = len(ends["restarts"]) if ends else max((n for n, _ in left), default=0)
+    ranks = sorted(rank for each, rank in left if each == attempt)
+    if status or (ends and ends["cause"]):
+        raise noted(_failure(directory, attempt, ranks, ends, status), directory)
+    if ends:  # the launcher knows the pids of this node's ranks only
+        ranks = [one["rank"] for one in ends["ranks"] if "pid" in one]
     found = []
-    for rank in _ranks(directory, attempt, told):
+    for rank in ranks:
         outcome = _outcome(directory, attempt, rank)
         if not isinstance(outcome, sending.Returned):
             raise WorkerError(f"rank {rank} ended before its function returned; {SEEN}", 0, rank)
         found.append(outcome.value)
     return found
-
-
-def _told(ended: str) -> Any:
-    """The content of the file of --result; None where there is none, as on all nodes but one."""
-    try:
-        with open(ended) as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return None
-
-
-def _left(directory: str) -> list[tuple[int, int]]:
-    """The attempt and the rank of each outcome that is there, or that is missing and noted."""
-    names = [name.removesuffix(sending.UNFINISHED).split(".") for name in os.listdir(directory)]
-    return [
-        (int(name[0]), int(name[1])) for name in names if name[0].isdecimal() and len(name) == 2
-    ]
-
-
-def _ranks(directory: str, attempt: int, told: Any) -> list[int]:
-    """The ranks of this node, in their order; the launcher knows no pid of other ranks."""
-    if told:
-        return [one["rank"] for one in told["ranks"] if "pid" in one]
-    return sorted(rank for each, rank in _left(directory) if each == attempt)
 
 
 def _outcome(directory: str, attempt: int, rank: int) -> object:
@@ -114,20 +91,22 @@ def _outcome(directory: str, attempt: int, rank: int) -> object:
         ) from error
 
 
-def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseException:
-    """The exception for a launch that ended with a status."""
-    if told and told["cause"] == "failure":
-        rank = told["first_failure"]
+def _failure(
+    directory: str, attempt: int, ranks: list[int], ends: Any, status: int
+) -> BaseException:
+    """The exception for a launch that ended with a status; `ends` is the content of --result."""
+    if ends and ends["cause"] == "failure":
+        rank = ends["first_failure"]
         error = _of_rank(directory, attempt, rank, status)
-        return error or WorkerError(f"{told['why']}; {SEEN}", status, rank)
-    if told and told["cause"]:
-        return LaunchError(f"{told['why']}; {SEEN}", status)
-    for rank in _ranks(directory, attempt, None):
+        return error or WorkerError(f"{ends['why']}; {SEEN}", status, rank)
+    if ends and ends["cause"]:
+        return LaunchError(f"{ends['why']}; {SEEN}", status)
+    for rank in ranks:
         error = _of_rank(directory, attempt, rank, status)
         # A handler of SIGTERM may call sys.exit: it was told to end.
         if error and SystemExit not in (type(error), type(error.__cause__)):
             return error
-    return LaunchError(f"the launcher {failures.how_it_ended(status)}; {SEEN}", status)
+    return LaunchError(f"the launcher {failures.end_in_words(status)}; {SEEN}", status)
 
 
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
@@ -135,10 +114,8 @@ def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseExcept
     outcome = _outcome(directory, attempt, rank)
     if isinstance(outcome, sending.Raised):
         return _raised(outcome, rank, status)
-    with (
-        suppress(OSError),
-        open(os.path.join(directory, f"{attempt}.{rank}{sending.UNFINISHED}")) as file,
-    ):
+    unfinished = os.path.join(directory, f"{attempt}.{rank}{sending.UNFINISHED}")
+    with suppress(OSError), open(unfinished) as file:
         return WorkerError(f"{file.read()}: {LOOK}; {SEEN}", status, rank)
     return None
 

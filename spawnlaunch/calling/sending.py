@@ -26,10 +26,15 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.base import errors
 
+try:
+    import cloudpickle
+except ImportError:
+    cloudpickle = None
+
 CALL, REFUSED, ENDED, SAID = "call", "refused", "ended.json", "said"
 UNFINISHED = ".unfinished"
 GUARD = 'if __name__ == "__main__":'
-CLOUDPICKLE = "or type pip install cloudpickle, with which no rank imports the script"
+CLOUDPICKLE = "or run pip install cloudpickle, with which no rank imports the script"
 
 importing: list[str] = []  # in a rank: the script, while it is imported
 
@@ -69,14 +74,14 @@ def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) ->
         )
     if not callable(function):
         raise errors.UsageError(
-            f"{function!r} cannot be called; type launch(function, *args), not function(...)"
+            f"{function!r} cannot be called; use launch(function, *args), not function(...)"
         )
     try:
         data = dumps((function, args))
-        script = {} if _cloudpickle() or b"__main__" not in data else _script()
+        script = {} if cloudpickle or b"__main__" not in data else _script()
     except Exception as error:
         named = getattr(function, "__qualname__", repr(function))
-        remedy = "" if _cloudpickle() else "type pip install cloudpickle, or put it into a module; "
+        remedy = "" if cloudpickle else "run pip install cloudpickle, or put it into a module; "
         raise errors.UsageError(
             f"{named} and its arguments cannot be sent to the workers: {error}; {remedy}make "
             "what cannot be pickled (files, locks, connections) in the function"
@@ -125,16 +130,15 @@ def dumps(value: object) -> bytes:
     Code keeps the name of its file, which cloudpickle leaves out since 3.1.3: a traceback of a rank
     shows lines of the script or cell.
     """
-    by_value = _cloudpickle()
-    if not by_value:
+    if cloudpickle is None:
         return pickle.dumps(value)
-    reducers = by_value.Pickler.dispatch_table
+    reducers = cloudpickle.Pickler.dispatch_table
 
     def reduced(code: CodeType) -> tuple[Any, ...]:
         make, args, *_ = reducers[CodeType](code)
         return _code, (code.co_filename, make, args)
 
-    class Pickler(by_value.Pickler):  # type: ignore[misc, name-defined]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         dispatch_table = {**reducers, CodeType: reduced}  # noqa: RUF012
 
     Pickler(file := io.BytesIO()).dump(value)
@@ -142,15 +146,8 @@ def dumps(value: object) -> bytes:
 
 
 def _code(filename: str, make: Callable[..., CodeType], args: tuple[Any, ...]) -> CodeType:
+    """Make code and give it the name of its file, in the process that unpickles it."""
     return make(*args).replace(co_filename=filename)
-
-
-def _cloudpickle() -> Any:
-    try:
-        import cloudpickle
-    except ImportError:
-        return None
-    return cloudpickle
 
 
 def _script() -> dict[str, Any]:

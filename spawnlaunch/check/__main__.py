@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from spawnlaunch import node as nodes
-from spawnlaunch.base import arguments, errors, printing
+from spawnlaunch.base import commands, errors
 from spawnlaunch.cli import flags, values
 from spawnlaunch.world import identity, resolve
 
@@ -49,7 +49,7 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 def main() -> int:
     """Run the check; the exit status is 1 on every rank where something is wrong."""
     at_start = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
-    parser = arguments.Parser(NAME, HELP)
+    parser = commands.Parser(NAME, HELP)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
         "--all", action="store_true", help="measure more: devices, all-reduce, limits"
@@ -76,7 +76,7 @@ def main() -> int:
         everyone, measured = _gather(node, mine, with_all=options.all)
     except RuntimeError as error:  # torch.distributed's
         said = str(error).partition("\n")[0]
-        printing.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
+        commands.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
         return 1
     found = [*verdicts.of_bindings(everyone), *verdicts.of_measured(measured)]
     if rank == 0:
@@ -85,7 +85,7 @@ def main() -> int:
         if options.json:
             ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
             page = json.dumps({"ranks": [*ranks], "verdicts": [each._asdict() for each in found]})
-        if status := printing.print_page(page, NAME):
+        if status := commands.print_page(page, NAME):
             return status
     has_failed = any(verdict.status == verdicts.FAIL for verdict in found)
     return int(has_failed and not options.warn_only)
@@ -94,13 +94,12 @@ def main() -> int:
 def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, derive this rank's world."""
     if all(os.environ.get(name) for name in RANKS):
-        for name in RANKS:
-            identity.number(name, os.environ)
-        identity.number("MASTER_PORT", os.environ, values.MAX_PORT)
+        identity.number(os.environ, *RANKS)
+        identity.number(os.environ, "MASTER_PORT", most=values.MAX_PORT)
         if missing := [name for name in identity.MASTER if not os.environ.get(name)]:
             raise errors.UsageError(
                 f"{', '.join(RANKS)} are set and {' and '.join(missing)} not, where ranks meet; "
-                "type export MASTER_ADDR=HOST MASTER_PORT=PORT in each, with rank 0's host and a "
+                "export MASTER_ADDR=HOST MASTER_PORT=PORT in each, with rank 0's host and a "
                 f"free port there, or unset {' '.join(RANKS)}"
             )
         return

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from spawnlaunch import __version__
-from spawnlaunch.base import cpuset, nodewide, reading
+from spawnlaunch.base import cpuset, reading
 from spawnlaunch.bench import effort
 from spawnlaunch.binding import apply, claims, placement, plan
 from spawnlaunch.binding.cores import count_cores
@@ -140,7 +140,7 @@ def derive(
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
-    divided = environ.get(nodewide.NODE_CPUS) if launched else None
+    divided = environ.get(cpuset.NODE_CPUS) if launched else None
     given = parsed(its.cpus_at_start if divided is None else divided)
     there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
     near = local & there.cpus_to_share if local else given
@@ -294,21 +294,17 @@ def _speed_of_cpus() -> dict[str, float]:
     work, threads = _product(device), torch.get_num_threads()
     mine, others = 0.0, 0.0
     for _ in range(TIMES):
-        busy_s, began, ran_s = _busy_s(), time.perf_counter(), time.process_time()
+        busy_s, _ = effort.busy_and_stolen_s(mask())
+        began, ran_s = time.perf_counter(), time.process_time()
         rate = _rate(device, *work, QUICK_S) / 1e9 / threads
         took_s, own_s = time.perf_counter() - began, time.process_time() - ran_s
+        now_s, _ = effort.busy_and_stolen_s(mask())
         if rate > mine:
-            mine, others = rate, max(0.0, _busy_s() - busy_s - own_s) / took_s
+            mine, others = rate, max(0.0, (now_s or 0) - (busy_s or 0) - own_s) / took_s
         everyone = of_each(mine)
         if min(everyone) >= SLOW * median_high(everyone):
             break
     return {"gflops": mine * threads, "gflops_per_thread": mine, "others": others}
-
-
-def _busy_s() -> float:
-    """The seconds, since the machine's start, in which this rank's CPUs have run any process."""
-    ticks, _ = effort.cpu_ticks(sysfs.text("/proc/stat") or "", mask())
-    return (ticks or 0) * effort.TICK_S
 
 
 def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:

@@ -31,4 +31,4 @@ def other(python: str, environ: Mapping[str, str], words: str | None) -> str:
     line = f"{when}workers run {python}, and the active environment is another ({name}={place})"
     if os.path.exists(there):
         return f"{line}; to have that one, put PYTHON_EXEC={shlex.quote(there)} before the command"
-    return f"{line}, which has no {there}; type unset {name}"
+    return f"{line}, which has no {there}; unset {name}"

@@ -94,14 +94,6 @@ def _switch(
     )
 
 
-def _rendezvous(text: str) -> dict[str, str]:
-    from spawnlaunch.cli.torchrun import (
-        readers,  # imported only here: most launches use none of torchrun's flags
-    )
-
-    return readers.rendezvous(text)
-
-
 # Flags that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
 # fmt: off
@@ -215,12 +207,12 @@ class Request(records.NamedTuple):
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
         "where the launchers meet; with --node-rank, where rank 0 listens; default port 29400")
     rdzv_backend: str | None = _flag(
-        NODES, "--rdzv-backend", "NAME", values.backend, None,
+        NODES, "--rdzv-backend", "", ("static", "c10d"), None,
         "torchrun's: static (rank 0 listens at the endpoint) or c10d (the launchers meet there)")
     rdzv_id: str | None = _flag(
         NODES, "--rdzv-id", "ID", values.name, None, "name of the run (TORCHELASTIC_RUN_ID)")
     rdzv_conf: Mapping[str, str] | None = _flag(
-        NODES, "--rdzv-conf", "K=V,...", _rendezvous, None,
+        NODES, "--rdzv-conf", "K=V,...", values.rendezvous, None,
         "torchrun's: join_timeout (600 s for all to come), last_call_timeout (30 s for more than "
         "MIN), is_host (1: they meet at this launcher)")
     local_addr: str | None = _flag(

@@ -1,4 +1,4 @@
-"""Make the page of --help from the table of flags, and the line of --version.
+"""Make the pages that flags ask for from the table of flags: --help, --version, --completion.
 
 Imported only for such a page.
 """
@@ -13,7 +13,12 @@ from functools import partial
 from textwrap import fill
 
 from spawnlaunch import __version__
-from spawnlaunch.cli import flags
+from spawnlaunch.base import errors
+from spawnlaunch.cli import flags, values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
 INDENT = 26  # columns before the help of a flag
@@ -25,7 +30,7 @@ USAGE = """\
 usage: spawnlaunch [flags] [script | -m module] [args...]
        spawnlaunch [flags] [-- flags of the bundled training loop]
        spawnlaunch check | bench | train | top | report | scripts"""
-BY_MODULE = "Where PATH has no spawnlaunch, type python -m spawnlaunch."
+BY_MODULE = "Where PATH has no spawnlaunch, run python -m spawnlaunch."
 
 SHORT = """\
 usage: {here} [flags] [script | -m module] [args...]
@@ -50,17 +55,17 @@ SECTIONS = {
         "one fails the others are stopped, and its exit status becomes the launcher's. A task that "
         "srun or mpirun has started as a rank pins itself and becomes the worker. Everything "
         "after the script or module goes to it verbatim. With neither, the bundled training loop "
-        "runs. You may type _ for - in a flag's name. " + BY_MODULE
+        "runs. You may write _ for - in a flag's name. " + BY_MODULE
     ),
     flags.WORKERS: "",
     flags.BINDING: "",
     flags.NODES: (
         "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux and Kubeflow rank, sizes, "
         "address and port are derived. If one of them hides a value (most MPI launchers hide where "
-        "rank 0 runs), an error says what to type."
+        "rank 0 runs), an error names the flag."
     ),
     flags.ENDING: (
-        "Most of these need a launcher that stays above its workers; under srun, type --nproc."
+        "Most of these need a launcher that stays above its workers; under srun, use --nproc."
     ),
     flags.OUTPUT: "",
 }
@@ -101,9 +106,7 @@ def check_is_told(environ: Mapping[str, str]) -> None:
 def asked(flag: str, value: str) -> str:
     """Return the text for a flag that asks for a page."""
     if flag == "--completion":
-        from spawnlaunch.cli import completion
-
-        return completion.script(value)
+        return completion(value)
     return version() if flag == "--version" else page()
 
 
@@ -182,3 +185,34 @@ def _row(flag: flags.Flag, width: int) -> str:
     margin = " " * INDENT
     body = _wrapped(flag.help + long, width, initial_indent=margin, subsequent_indent=margin)
     return f"{head:{INDENT}}{body[INDENT:]}" if len(head) < INDENT - 1 else f"{head}\n{body}"
+
+
+# The words to offer for flags with readers that accept other text as well.
+WORDS = {"--nproc": ("auto", "gpu", "cpu"), "--bind": values.NAMES}
+
+
+def completion(shell: str) -> str:
+    """Return the script by which a shell completes flags. Raises UsageError without shtab."""
+    import argparse  # only for shtab
+
+    try:
+        import shtab
+    except ImportError:
+        raise errors.UsageError(
+            "--completion needs shtab, which is not installed; run pip install "
+            "'spawnlaunch[completion]'"
+        ) from None
+    files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+    parser = argparse.ArgumentParser("spawnlaunch", add_help=False)
+    for flag in flags.FLAGS:
+        how: dict[str, Any] = {"action": "store_true"}
+        if flag.read and flag.alone is None:
+            words = WORDS.get(flag.name) or (() if callable(flag.read) else tuple(flag.read))
+            how = {"choices": words or None}
+        text = flag.help.replace("%", "%%")
+        action: Any = parser.add_argument(flag.name, *flag.also, help=text, **how)
+        if flag.shown in files:
+            action.complete = files[flag.shown]
+    program: Any = parser.add_argument("script", nargs="*")
+    program.complete = shtab.FILE
+    return str(shtab.complete(parser, shell))

@@ -98,7 +98,7 @@ def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.G
     return given, words
 
 
-def _read_flag(word: str, behind: list[str]) -> flags.Given:
+def _read_flag(word: str, after: list[str]) -> flags.Given:
     """Read the flag that a word names; remove the next word from the list if it is the value."""
     typed, equals, text = word.partition("=")
     flag = flags.spelt(typed)
@@ -108,16 +108,16 @@ def _read_flag(word: str, behind: list[str]) -> flags.Given:
         typed, equals, text = names.split(word)
         flag = names.flag(typed)
     if flag is None:
-        from spawnlaunch.cli.torchrun import strange_flags  # slow to import, and only needed here
+        from spawnlaunch.cli import slips  # slow to import, and only needed here
 
-        raise errors.FlagsError(strange_flags.advice(word, behind))
+        raise errors.FlagsError(slips.of_flag(word, after))
     if equals and not flag.read:
         alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
-        raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
+        raise errors.FlagsError(f"{word}: {flag.name} takes no value; use {alone}")
     if not equals and flag.alone is None:
-        if not behind:
+        if not after:
             raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
-        equals, text = "=", behind.pop(0)
+        equals, text = "=", after.pop(0)
     if text == "--":
         raise errors.FlagsError(
             f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
@@ -157,10 +157,8 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
     elif text in read:
         found = read[text]
     else:
-        words = ", ".join(map(repr, read))
-        raise errors.UsageError(
-            f"{typed}: invalid choice: {reading.excerpt(text)}; type one of {words}"
-        )
+        words = ", ".join(read)
+        raise errors.UsageError(f"{typed}: unknown value {reading.excerpt(text)}; use {words}")
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch.cli import manual
 
@@ -174,18 +172,16 @@ def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
     if request.program == ("bundled", "", ()):
         found.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
-            f"script of yours type its path behind the flags, as in {flags.HERE} --nproc 2 train.py"
+            f"script of yours add its path after the flags, as in {flags.HERE} --nproc 2 train.py"
         )
     if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
-        found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
+        found.append(f"the file {word} here is run; for ours run python -m spawnlaunch.{word}")
     if request.nproc is None and "--nproc" in " ".join(request.program.args):
         from spawnlaunch.cli import programs
 
-        found += programs.behind(request.program)
+        found += programs.after_script(request.program)
     if request.rdzv_conf:
-        from spawnlaunch.cli.torchrun import readers
-
-        found += readers.strange(request.rdzv_conf)
+        found += values.find_unknown_keys(request.rdzv_conf)
     if request.need_parent:
         found += _without_effect(request, several_nodes)
     return found
@@ -218,7 +214,7 @@ def _check_together(request: flags.Request) -> None:
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise errors.FlagsError(
             "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
-            "bundled training loop reads LOCAL_RANK; name a script, or for the loop type "
+            "bundled training loop reads LOCAL_RANK; name a script, or for the loop run "
             f"{flags.HERE} --nproc 2"
         )
     of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
@@ -228,11 +224,11 @@ def _check_together(request: flags.Request) -> None:
         programs.need_torch(request.program, request.python)
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
         raise errors.FlagsError(
-            "--sysfs-root and --allowed-cpus need --explain; type --explain as well"
+            "--sysfs-root and --allowed-cpus need --explain; use --explain as well"
         )
     if not os.path.isdir(request.sysfs_root):
         raise errors.UsageError(
-            f"--sysfs-root {request.sysfs_root!r} is no directory; type one that has sys and proc"
+            f"--sysfs-root {request.sysfs_root!r} is not a directory; use one that has sys and proc"
         )
 
 
@@ -258,7 +254,7 @@ def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str
     target, args = words[0], tuple(words[1:])
     if not target:
         raise errors.UsageError(
-            "the script is an empty word, as an unset variable gives; type its path, or "
+            "the script is an empty word, as an unset variable gives; use its path, or "
             f"leave it out for the bundled training loop: {flags.HERE}"
         )
     if "\r" in target:
@@ -273,7 +269,7 @@ def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str
     if target != "-" and target not in flags.PROGRAMS and not (is_there and target.endswith(".py")):
         from spawnlaunch.cli import slips
 
-        slips.check(target, args, before)
+        slips.check_script(target, args, before)
     if target in flags.PROGRAMS or (target != "-" and not is_there):
         from spawnlaunch.cli import programs
 
@@ -284,10 +280,10 @@ def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str
 def _bundled(args: Sequence[str], kind: str) -> flags.Program:
     """Return the bundled loop. Raises FlagsError after -m or --no-python, which need a name."""
     if kind == "module":
-        raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
+        raise errors.FlagsError(f"-m needs a module; run {flags.HERE} -m package.module")
     if kind == "program":
         raise errors.FlagsError(
-            f"--no-python needs a program; type {flags.HERE} --no-python ./program"
+            f"--no-python needs a program; run {flags.HERE} --no-python ./program"
         )
     reading.absolute("runs", "the bundled training loop writes to")
     return flags.Program("bundled", "", tuple(args))
@@ -301,11 +297,11 @@ def _check_program(target: str) -> None:
     if found is None:
         if os.sep in target:
             raise errors.UsageError(
-                f"program {target!r} is not an executable file; type chmod +x where it is one, or "
+                f"program {target!r} is not an executable file; run chmod +x where it is one, or "
                 "leave --no-python out for a script of Python's"
             )
         raise errors.UsageError(
-            f"program {target!r} is not on PATH; type its path, as in {flags.HERE} --no-python "
+            f"program {target!r} is not on PATH; use its path, as in {flags.HERE} --no-python "
             "./program"
         )
     with suppress(OSError), open(found, "rb") as file:

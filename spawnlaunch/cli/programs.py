@@ -39,7 +39,7 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
     if not is_bare:
         raise errors.FlagsError(
             f"{word} does not run in workers, so the launcher's flags do nothing there; its "
-            f"own go behind it: type {flags.HERE} {word} --help"
+            f"own go after it: run {flags.HERE} {word} --help"
         )
     raise flags.Instead(f"spawnlaunch.{word}", *args)
 
@@ -50,12 +50,12 @@ def _not_found(word: str) -> str:
     seen = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
     if near := get_close_matches(word, (*flags.PROGRAMS, "--help"), n=1):
         return f"{seen}; did you mean {flags.HERE} {near[0]}?"
-    here = f"{seen}; check the path, or type"
+    here = f"{seen}; check the path, or use"
     name = word.removesuffix(".py")
     return f"{here} -m {name} for a module, --no-python {word} for a program"
 
 
-def behind(program: flags.Program) -> Iterator[str]:
+def after_script(program: flags.Program) -> Iterator[str]:
     """Yield a line about --nproc after a script that does not seem to read it."""
     if program.kind != "script" or not os.path.isfile(program.target):
         return
@@ -69,8 +69,8 @@ def behind(program: flags.Program) -> Iterator[str]:
         if name in ("--nproc", "--nproc-per-node") and not reads_it:
             value = value or "".join(program.args[number + 1 : number + 2])
             yield (
-                f"{name} {value} stands behind {program.target}, so the script gets it and the "
-                f"launcher does not; type {flags.HERE} {name} {value} {program.target}"
+                f"{name} {value} is after {program.target}, so the script gets it and the "
+                f"launcher does not; run {flags.HERE} {name} {value} {program.target}"
             )
             return
 
@@ -82,5 +82,5 @@ def need_torch(program: flags.Program, python: str) -> None:
         from spawnlaunch.cli import active
 
         other = active.other(python, os.environ, active.MISSING[0])
-        remedy = other if "PYTHON_EXEC" in other else "type pip install torch"
+        remedy = other if "PYTHON_EXEC" in other else "run pip install torch"
         raise errors.UsageError(f"{what} needs torch, which is not installed; {remedy}")

@@ -5,6 +5,7 @@ r"""Find words of a command line that look right and are wrong, and name the rem
     \u2014nproc           a dash or a blank of Unicode, as a text editor may insert it
     python say.py        an interpreter, a shell or another launcher in place of the script
     run.sh, a.out        a shell script or a binary as the script
+    --hostfile, --nprocs a flag of another launcher, or a mistyped one
 
 Imported only where a script does not exist or does not end in .py, and after an error.
 """
@@ -17,19 +18,21 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from spawnlaunch.base import errors, reading
 from spawnlaunch.cli import flags
+from spawnlaunch.cli.torchrun import names
 
 PYTHONS = frozenset(("python", "pythonw", "pypy", "ipython"))  # without a version
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "csh", "tcsh", "fish"))
 INTERPRETERS = SHELLS | {"perl", "ruby", "node", "Rscript", "julia", "lua", "php", "make"}
-LIKE_OURS = frozenset(("torchrun", "spawnlaunch"))  # launchers that take the same flags
+LIKE_OURS = frozenset(
+    ("torchrun", "spawnlaunch", "torch.distributed.run", "torch.distributed.launch")
+)  # launchers that take the same flags
 LAUNCHERS = LIKE_OURS | {"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
-LAUNCHER_MODULES = frozenset(("torch.distributed.run", "torch.distributed.launch", "spawnlaunch"))
 BINARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS
-DASHES = ("Pd",)  # categories of Unicode: dashes, blanks, and invisible characters
-BLANKS, INVISIBLE = ("Zs", "Zl", "Zp"), ("Cf",)
+BLANKS, INVISIBLE = ("Zs", "Zl", "Zp"), ("Cf",)  # categories of Unicode
 MINUS = "\u2212"
 RETURNS = "a carriage return (Windows line endings)"
 MENDED = "the file that has the line is mended by sed -i 's/\\r$//' FILE"
@@ -41,32 +44,89 @@ READ = (
     "KMP_", "PYTHON", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX",
 )  # fmt: skip
 
+# The replacement for a flag of accelerate, deepspeed, mpirun or srun. Long names have two hyphens
+# here, and users may write one; TYPED stands for the name as the user wrote it.
+_WORKERS = "use --nproc N, the number of workers on each machine"
+_NODES = "use --nnodes N, and on each machine its --node-rank and the same --master-addr"
+_HOSTS = (
+    "workers are started on this machine only, and mpirun starts one process per rank on all; "
+    f"run mpirun TYPED HOSTS {flags.HERE} SCRIPT, or on each host {flags.HERE} --nnodes N "
+    "--node-rank N --master-addr HOST SCRIPT"
+)
+OF_OTHERS = {
+    **dict.fromkeys(
+        ("-n", "--np", "--ntasks", "--num-processes", "--num-gpus", "--gpus"), _WORKERS
+    ),
+    **dict.fromkeys(("-N", "--nodes", "--num-machines", "--num-nodes"), _NODES),
+    "--machine-rank": "use --node-rank N",
+    "--main-process-ip": "use --master-addr HOST",
+    "--main-process-port": "use --master-port PORT",
+    **dict.fromkeys(("--hostfile", "--host", "-H"), _HOSTS),
+    "-x": f"workers inherit the environment of this command; run NAME=VALUE {flags.HERE}",
+    "--gpu-ids": f"run CUDA_VISIBLE_DEVICES=0,1 {flags.HERE}",
+    "--mixed-precision": f"run ACCELERATE_MIXED_PRECISION=bf16 {flags.HERE}",
+    "--multi-gpu": "it means nothing here; leave it out",
+}
 
-def check(word: str, args: Sequence[str], before: Sequence[str]) -> None:
+
+def of_flag(word: str, rest: Sequence[str]) -> str:
+    """Return the error for an unknown flag, which may contain its value, as --np=2 or -np2.
+
+    `rest` are the words after it.
+    """
+    check_returns(word, "")
+    unknown = f"unknown flag {word}"
+    if strange := _plain(word)[1]:
+        return f"{unknown}: it has {strange}; use {_mended(word)}"
+    typed = word.partition("=")[0]
+    name = typed.replace("_", "-").rstrip("0123456789")
+    if len(name) > 2 and not name.startswith("--"):
+        name = f"-{name}"
+    if name in OF_OTHERS:
+        return f"{unknown}: {OF_OTHERS[name].replace('TYPED', typed)}"
+    if meant := names.beginning(name):
+        return f"{unknown}: it may be short for {' or '.join(meant)}; use the whole name"
+    # A script's --model is not the --module here.
+    near = get_close_matches(name, [each for flag in flags.FLAGS for each in flag.also], 1, 0.9)
+    near += get_close_matches(name, [flag.name for flag in flags.FLAGS], 1, 0.75)
+    if near:
+        return f"{unknown}; did you mean {flags.SPELLINGS[near[0]].name}?"
+    of_loop = f"for the training loop use -- {shlex.join((word, *rest))}"
+    if any(each.endswith(".py") or os.path.isfile(each) for each in rest):  # a script
+        of_loop = "flags of the training loop after a --"
+    return (
+        f"{unknown}; flags of a script go after the script, {of_loop}; for those of the launcher "
+        f"run {flags.HERE} --help"
+    )
+
+
+def check_script(word: str, args: Sequence[str], before: Sequence[str]) -> None:
     """Raise UsageError where the word in the place of the script cannot be a script.
 
     `before` are the words before it, and `args` those after it.
     """
-    name = os.path.basename(word)
-    is_there = os.path.exists(word)
+    is_there, name = os.path.exists(word), os.path.basename(word)
     if not is_there:
         _check_characters(word, args, before)
     head = _head(word) if is_there else b""
-    is_program = not is_there or head.startswith(BINARIES) or os.path.isabs(word)
-    if is_program and name.rstrip("0123456789.") in PYTHONS:
-        raise errors.UsageError(_of_python(word, args, before))
-    if is_program and name in SHELLS and args:
-        line = typed(*before, "--no-python", word, *args)
-        raise errors.UsageError(f"{word} is a shell, and a script is Python's; type {line}")
-    if is_program and name in LAUNCHERS:
-        raise errors.UsageError(_of_launcher(word, args, before))
+    is_binary = head.startswith(BINARIES)
+    if is_binary or not is_there or os.path.isabs(word):  # a command, by its name
+        if name.rstrip("0123456789.") in PYTHONS:
+            _check_python(word, args, before)
+        if name in LAUNCHERS:
+            raise errors.UsageError(_of_launcher(name, args, before))
+    program: list[str] = []
     if is_there:
-        _check_content(word, head, args, before)
-    elif os.sep not in word and shutil.which(word) and word not in flags.PROGRAMS:
-        line = typed(*before, "--no-python", word, *args)
-        raise errors.UsageError(
-            f"{word} is a program on PATH, and no script of Python's; type {line}"
-        )
+        path = word if os.sep in word else os.path.join(os.curdir, word)
+        interpreter = _interpreter(word, head)
+        is_runnable = is_binary or (head.startswith(b"#!") and os.access(word, os.X_OK))
+        if is_binary or interpreter in INTERPRETERS:
+            program = [path] if is_runnable else [interpreter, path]
+    elif name in SHELLS or (os.sep not in word and shutil.which(word)):
+        program = [] if word in flags.PROGRAMS else [word]
+    if program:
+        line = typed(*before, "--no-python", *program, *args)
+        raise errors.UsageError(f"{word} is not a script of Python; run {line}")
 
 
 def typed(*words: str) -> str:
@@ -74,54 +134,29 @@ def typed(*words: str) -> str:
     return f"{flags.HERE} {shlex.join(words)}"
 
 
-def _of_python(word: str, args: Sequence[str], before: Sequence[str]) -> str:
-    rest = [*args]
-    while rest and rest[0] == "-u":  # workers always run with -u
-        del rest[0]
-    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in LAUNCHER_MODULES:
-        return _of_launcher(rest[1], rest[2:], before)
-    seen = f"{word} stands in the place of the script"
+def _check_python(word: str, args: Sequence[str], before: Sequence[str]) -> None:
+    """Raise UsageError for a Python before the script, or before a module."""
+    rest = list(args[1:] if args[:1] == ("-u",) else args)  # workers always run with -u
+    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in LIKE_OURS:
+        raise errors.UsageError(_of_launcher(rest[1], rest[2:], before))
     if not rest or (rest[0].startswith("-") and rest[0] not in ("-m", "-")):
         line = typed(*before, "--no-python", word, *args)
-        return f"{seen}; with flags of its own it is a program: type {line}"
-    other = os.path.isabs(word) and os.path.dirname(word) != os.path.dirname(sys.executable)
-    more = f"; to have {word}, put PYTHON_EXEC={word} before it" if other else ""
-    line = typed(*before, *rest)
-    return f"{seen}, and workers run {sys.executable} without that; type {line}{more}"
-
-
-def _of_launcher(word: str, args: Sequence[str], before: Sequence[str]) -> str:
-    rest = [*args]
-    if os.path.basename(word) not in LIKE_OURS | LAUNCHER_MODULES:  # its flags may differ
-        at = next((i for i, arg in enumerate(rest) if arg.endswith(".py")), len(rest))
-        rest = rest[at:] or ["SCRIPT"]
-    return f"{word} is a launcher too, and would start workers in each worker; type " + typed(
-        *before, *rest
+        raise errors.UsageError(f"{word} with flags of its own is a program; run {line}")
+    is_other = os.path.isabs(word) and os.path.dirname(word) != os.path.dirname(sys.executable)
+    more = f"; to have {word}, put PYTHON_EXEC={word} before it" if is_other else ""
+    raise errors.UsageError(
+        f"{word} is in the place of the script, and workers run {sys.executable} without that; "
+        f"run {typed(*before, *rest)}{more}"
     )
 
 
-def _check_content(word: str, head: bytes, args: Sequence[str], before: Sequence[str]) -> None:
-    """Raise UsageError for a file that Python cannot run: a binary, or another language's."""
-    path = word if os.sep in word else os.path.join(os.curdir, word)
-    name = ""
-    if head.startswith(b"#!"):
-        name = _interpreter(head)
-        if name in SHELLS and _is_python_too(head):
-            return
-    elif not head.startswith(BINARIES):
-        suffix = os.path.splitext(word)[1].removeprefix(".")
-        name = suffix if suffix in SHELLS else ""
-    if name not in INTERPRETERS and not head.startswith(BINARIES):
-        return
-    what = f"a script for {name}" if name else "a binary"
-    program = [path] if os.access(word, os.X_OK) and (head[:2] == b"#!" or not name) else []
-    if not program and not name:
-        line = typed(*before, "--no-python", path, *args)
-        raise errors.UsageError(
-            f"{word} is {what}, and no script of Python's; type chmod +x {path}, and {line}"
-        )
-    line = typed(*before, "--no-python", *(program or [name, path]), *args)
-    raise errors.UsageError(f"{word} is {what}, and no script of Python's; type {line}")
+def _of_launcher(name: str, args: Sequence[str], before: Sequence[str]) -> str:
+    rest = [*args]
+    if name not in LIKE_OURS:  # its flags may differ
+        at = next((i for i, arg in enumerate(rest) if arg.endswith(".py")), len(rest))
+        rest = rest[at:] or ["SCRIPT"]
+    line = typed(*before, *rest)
+    return f"{name} is a launcher too, and would start workers in each worker; run {line}"
 
 
 def _head(path: str) -> bytes:
@@ -132,55 +167,46 @@ def _head(path: str) -> bytes:
         return b""
 
 
-def _interpreter(head: bytes) -> str:
-    """The name of the interpreter in the first line."""
-    words = head.splitlines()[0][2:].decode(errors="replace").split()
-    names = [os.path.basename(each) for each in words if "=" not in each and each[:1] != "-"]
-    return next((each for each in names if each != "env"), "")
+def _interpreter(path: str, head: bytes) -> str:
+    """The name of the interpreter in the first line, or the shell that the file's name ends in.
 
-
-def _is_python_too(head: bytes) -> bool:
-    """Whether a shell script only starts Python, which reads the same file: '''exec' python."""
-    second = [*head.splitlines(), b"", b""][1].lstrip()
-    return second.startswith((b"'''", b'"""', b'":"'))
+    "" for a shell script that only starts Python, which reads the same file: '''exec' python.
+    """
+    if not head.startswith(b"#!"):
+        return os.path.splitext(path)[1].removeprefix(".")
+    first, second = [*head.splitlines(), b""][:2]
+    words = first[2:].decode(errors="replace").split()
+    found = [os.path.basename(each) for each in words if "=" not in each and each[:1] != "-"]
+    name = next((each for each in found if each != "env"), "")
+    is_python_too = second.lstrip().startswith((b"'''", b'"""', b'":"'))
+    return "" if name in SHELLS and is_python_too else name
 
 
 def _check_characters(word: str, args: Sequence[str], before: Sequence[str]) -> None:
     """Raise UsageError for a word that the shell, an editor or Windows has changed."""
     check_returns(word, "the script ")
     plain, strange = _plain(word)
-    rest = f"; type {typed(*before, *args)}" if args and os.path.exists(args[0]) else ""
+    rest = [*_mended(word).split(), *args]
     if not plain.strip():
-        raise errors.UsageError(
-            f"the script is a blank word {reading.excerpt(word)}, as a backslash gives that has a "
-            f"blank behind it and not the end of the line; remove that blank{rest}"
-        )
-    if plain.lstrip().startswith("#"):
-        raise errors.UsageError(
-            f"the script is {reading.excerpt(word)}, a comment behind a backslash, which is no "
-            f"comment there; remove it{rest}"
-        )
-    if strange:
-        line = typed(*before, *_mended(word).split(), *args)
-        raise errors.UsageError(f"{reading.excerpt(word)} has {strange}; type {line}")
-    if word != word.strip() and os.path.exists(word.strip()):
-        line = typed(*before, word.strip(), *args)
-        raise errors.UsageError(f"{reading.excerpt(word)} has a blank at an end; type {line}")
-
-
-def of_flag(word: str) -> str:
-    """Return the error about strange characters in an unknown flag; "" where it has none."""
-    check_returns(word, "")
-    _, strange = _plain(word)
-    return f"unknown flag {word}: it has {strange}; type {_mended(word)}" if strange else ""
+        why, rest = "is blank, as after a backslash that is not the end of its line", [*args]
+    elif plain.lstrip().startswith("#"):
+        why, rest = "is a comment after a backslash, where there can be none", [*args]
+    elif strange:
+        why = f"has {strange}"
+    elif word != word.strip() and os.path.exists(word.strip()):
+        why, rest = "has a blank at an end", [word.strip(), *args]
+    else:
+        return
+    line = typed(*before, *rest)
+    raise errors.UsageError(f"the script {reading.excerpt(word)} {why}; run {line}")
 
 
 def _plain(word: str) -> tuple[str, str]:
-    """Return the word with plain hyphens and blanks, and the names of the strange characters."""
+    """Return the word with plain hyphens and blanks, and the first of its strange characters."""
     text, strange = "", ""
     for each in word:
         kind = unicodedata.category(each)
-        is_dash = each == MINUS or kind in DASHES
+        is_dash = each == MINUS or kind == "Pd"
         instead = "-" if is_dash else " " if kind in BLANKS else "" if kind in INVISIBLE else each
         if instead != each and not strange:
             place = "a hyphen" if is_dash else "a blank" if instead else "nothing"
@@ -194,17 +220,16 @@ def _mended(word: str) -> str:
     """Return the flag as it was meant: an editor may have made one dash of two hyphens."""
     plain = _plain(word)[0].strip()
     name = plain.lstrip("-")
-    if plain.startswith("-") and len(name.split("=")[0].split()[0] if name else "") > 1:
-        return f"--{name}"
-    return plain
+    is_long = len(name.partition("=")[0].partition(" ")[0]) > 1
+    return f"--{name}" if plain.startswith("-") and is_long else plain
 
 
 def check_returns(text: str, what: str) -> None:
     """Raise UsageError for a word with a carriage return."""
     if "\r" in text:
-        clean = text.replace("\r", "")
+        clean = shlex.quote(text.replace("\r", ""))
         raise errors.UsageError(
-            f"{what}{reading.excerpt(text)} has {RETURNS}; type {shlex.quote(clean)}; {MENDED}"
+            f"{what}{reading.excerpt(text)} has {RETURNS}; use {clean}; {MENDED}"
         )
 
 
@@ -213,7 +238,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     for name, value in environ.items():
         if value.endswith("\r") and name.startswith(READ):
             raise errors.UsageError(
-                f"{name}={reading.excerpt(value)} has {RETURNS}; type export "
+                f"{name}={reading.excerpt(value)} has {RETURNS}; export "
                 f"{name}={shlex.quote(value.rstrip())}; {MENDED}"
             )
 
@@ -222,6 +247,6 @@ def of_interpreter(path: str, first: bytes) -> str:
     """The error about a program with a carriage return in the name of its interpreter."""
     line = reading.excerpt(first.rstrip(b"\n").decode(errors="replace"))
     return (
-        f"program {path!r} begins with {line}, which has {RETURNS}; type sed -i 's/\\r$//' "
+        f"program {path!r} begins with {line}, which has {RETURNS}; run sed -i 's/\\r$//' "
         f"{shlex.quote(path)}"
     )

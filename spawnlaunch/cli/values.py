@@ -22,6 +22,8 @@ A reader takes the text and raises ValueError; its message has the text to use i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spawnlaunch.base import cpuset, reading, records
 
 ENDPOINT_PORT = 29400  # torchrun's default for --rdzv-endpoint
@@ -40,6 +42,15 @@ PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
 MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
 
 STDOUT, STDERR = 1, 2
+
+# The keys of --rdzv-conf. Some have no effect here: launchers do not poll, and there is no store.
+TIMES = ("join_timeout", "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
+RENDEZVOUS = (
+    *(*TIMES, "is_host", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
+    *("use_libuv", "store_type"),
+)
+# As in torch/distributed/elastic/rendezvous/api.py, get_as_bool.
+YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 # Words of --nproc for the devices of one vendor: torch's names of their kinds.
 KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
@@ -106,7 +117,7 @@ def nproc(text: str) -> int | str:
     if number:
         most = f"the {MOST_LOCAL} processes that a machine has by default"
         wrong = f"{text} workers are more than {most}"
-    raise ValueError(f"{wrong}; type --nproc 2 for two, or --nproc auto, gpu or cpu")
+    raise ValueError(f"{wrong}; use --nproc 2 for two, or --nproc auto, gpu or cpu")
 
 
 def name(text: str) -> str | None:
@@ -117,20 +128,20 @@ def name(text: str) -> str | None:
 def path(text: str) -> str:
     """Read a path. Raises ValueError for an empty word, with which the flag would do nothing."""
     if not text:
-        raise ValueError("an empty word, as an unset variable gives; type a path, or leave it out")
+        raise ValueError("an empty word, as an unset variable gives; use a path, or leave it out")
     return text
 
 
 def whole(text: str) -> int:
-    return _number(text, 0, "a whole number; type a number from 0")
+    return _number(text, 0, "a whole number; use a number from 0")
 
 
 def positive(text: str) -> int:
-    return _number(text, 1, "a number above 0; type a number from 1")
+    return _number(text, 1, "a number above 0; use a number from 1")
 
 
 def port(text: str) -> int:
-    return _number(text, 0, "a port; type a number from 1 to 65535", most=MAX_PORT)
+    return _number(text, 0, "a port; use a number from 1 to 65535", most=MAX_PORT)
 
 
 def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS) -> int:
@@ -149,7 +160,7 @@ def nnodes(text: str) -> NodeCount:
     least, colon, most = text.partition(":")
     found = NodeCount(positive(least), positive(most if colon else least))
     if found.least > found.most:
-        raise ValueError(f"{reading.excerpt(text)} runs backwards; type {most}:{least}")
+        raise ValueError(f"{reading.excerpt(text)} runs backwards; use {most}:{least}")
     return found
 
 
@@ -159,22 +170,22 @@ def host(text: str) -> str:
     >>> host("[::1]"), host(" node0 ")
     ('::1', 'node0')
     """
-    name, number, wrong = address(text)
-    if wrong:
-        raise ValueError(f"{wrong}; type {name or 'a name or an address'}")
-    if number:
-        raise ValueError(f"{reading.excerpt(text)} has a port; type {name}")
+    name, number, is_whole = address(text)
+    if not is_whole or number:
+        meant = name or "a name or an address"
+        raise ValueError(f"{reading.excerpt(text)} is not a host alone; use {meant}")
     return name
 
 
 def master(text: str) -> str:
     """Read the host of --master-addr; the error for a port names --master-port."""
-    name, number, wrong = address(text)
-    if name and (wrong or number):
-        wrong = wrong or f"{reading.excerpt(text)} has a port, which is another flag's"
+    name, number, is_whole = address(text)
+    if name and (number or not is_whole):
         is_port = reading.is_number(number) and int(number) <= MAX_PORT
         port = f" --master-port {number}" if is_port else ""
-        raise ValueError(f"{wrong}; type --master-addr {name}{port}")
+        raise ValueError(
+            f"{reading.excerpt(text)} is not a host alone; use --master-addr {name}{port}"
+        )
     return host(text)
 
 
@@ -184,50 +195,42 @@ def endpoint(text: str) -> HostPort:
     >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
     (HostPort(host='node0', port=29500), HostPort(host='::1', port=29400), HostPort(host='localh...
     """
-    name, number, wrong = address(text)
+    name, number, is_whole = address(text)
     shown = f"[{name}]" if ":" in name else name
-    if wrong:
+    if not is_whole or (":" in name and "[" not in text):
         meant = f"{shown}:{number}" if number else shown
-        raise ValueError(f"{wrong}; type {meant if name else 'HOST:PORT'}")
-    if ":" in name and "[" not in text:
-        raise ValueError(f"{text!r} has several colons; type {shown} or [HOST]:PORT")
+        use = meant if name else "HOST:PORT"
+        raise ValueError(f"{reading.excerpt(text)} is not HOST:PORT; use {use}")
     return HostPort(name, port(number or str(ENDPOINT_PORT)))
 
 
 _NO_HOST = frozenset(" \t\r\n/@,;=?#&|\\\"'`$(){}<>*!^~[]")  # characters of no name or address
 
 
-def address(text: str) -> tuple[str, str, str]:
-    """Split a text into host and port, and say why it is neither HOST nor HOST:PORT.
+def address(text: str) -> tuple[str, str, bool]:
+    """Split a text into host and port, each "" where there is none.
 
-    Each is "" where there is none. Where the text has more, as an URL has, host and port are those
-    that were meant.
+    Where the text has more, as an URL has, they are those that were meant, and the last value is
+    False; so it is where there is no host.
 
-    >>> address("node0:29500"), address("::1")
-    (('node0', '29500', ''), ('::1', '', ''))
-    >>> address("tcp://[::1]:29500")
-    ('::1', '29500', "'tcp://[::1]:29500' has a scheme")
+    >>> address("node0:29500"), address("::1"), address("tcp://[::1]:29500")
+    (('node0', '29500', True), ('::1', '', True), ('::1', '29500', False))
     """
-    rest, wrong = text.strip(), ""
-    inside, bracket, behind = rest[1:].partition("]") if rest[:1] == "[" else ("", "", "")
+    rest = text.strip()
+    inside, bracket, after = rest[1:].partition("]") if rest[:1] == "[" else ("", "", "")
     if bracket and not is_ipv6(inside):
-        rest, wrong = inside + behind, "has brackets around what is no IPv6 address"
-    if "://" in rest or rest.startswith("//"):
-        rest, wrong = rest.partition("//")[2], "has a scheme"
-    if "@" in rest:
-        rest, wrong = rest.rpartition("@")[2], wrong or "has a user"
-    if "/" in rest:
-        rest, wrong = rest.partition("/")[0], wrong or "has a path"
+        rest = inside + after
+    if "//" in rest:
+        rest = rest.partition("//")[2]
+    rest = rest.rpartition("@")[2].partition("/")[0]
     name, colon, number = rest.rpartition(":")
     if not colon or "]" in number or is_ipv6(rest):
         name, number = rest, ""
     if is_ipv6(name.strip("[]")):
         name = name.strip("[]")
-    elif ":" in name:
-        name, wrong = "", wrong or "has several colons, and is no IPv6 address"
-    if not name or not _NO_HOST.isdisjoint(name):  # `hostname -I` writes all addresses of a host
-        name, wrong = "", wrong or "is not one host"
-    return name, number, wrong and f"{reading.excerpt(text)} {wrong}"
+    elif not _NO_HOST.isdisjoint(name) or ":" in name:  # as `hostname -I` writes all of a host
+        name = ""
+    return name, number, rest == text.strip() and name != ""
 
 
 def is_ipv6(text: str) -> bool:
@@ -243,14 +246,6 @@ def is_ipv6(text: str) -> bool:
     return True
 
 
-def backend(text: str) -> str:
-    if text in ("static", "c10d"):
-        return text
-    raise ValueError(
-        f"{reading.excerpt(text)} is not served; leave the flag out, or type static or c10d"
-    )
-
-
 def seconds(text: str) -> float:
     """Read a time in seconds, which may have a fraction; 90s, 5m and 2h are 90, 300 and 7200."""
     unit = UNITS.get(text[-1:], 0)
@@ -258,8 +253,39 @@ def seconds(text: str) -> float:
     if reading.is_number(number.replace(".", "", 1), MAX_DIGITS_OF_TIME):
         return float(number) * (unit or 1)
     raise ValueError(
-        f"{reading.excerpt(text)} is not a time in seconds; type a number, as 30, 2.5 or 5m"
+        f"{reading.excerpt(text)} is not a time in seconds; use a number, as 30, 2.5 or 5m"
     )
+
+
+def rendezvous(text: str) -> dict[str, str]:
+    """Read torchrun's --rdzv-conf, also with quotes that a shell has left and unknown keys.
+
+    >>> rendezvous("'join_timeout=900,is_host=1'")
+    {'join_timeout': '900', 'is_host': '1'}
+    """
+    found = {}
+    for entry in filter(None, text.split(",")):
+        name, _, value = (part.strip(" '\"") for part in entry.partition("="))
+        if not name or not value:
+            raise ValueError(
+                f"{reading.excerpt(entry)} is not NAME=VALUE; use some of {', '.join(RENDEZVOUS)}, "
+                "as in join_timeout=900"
+            )
+        if name == "is_host":
+            if value.lower() not in (*YES, *NO):
+                raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; use is_host=1")
+            found[name] = "1" if value.lower() in YES else ""
+        else:
+            found[name] = f"{seconds(value):.15g}" if name in TIMES else value
+    return found
+
+
+def find_unknown_keys(conf: Iterable[str]) -> list[str]:
+    """The note about keys in --rdzv-conf that have no effect."""
+    found = sorted({*conf} - {*RENDEZVOUS})
+    known = ", ".join(RENDEZVOUS)
+    names = f"--rdzv-conf {', '.join(found)}"
+    return [f"{names}: such names have no effect; use some of {known}"] if found else []
 
 
 def streams(text: str) -> StreamsByRank:
@@ -271,7 +297,7 @@ def streams(text: str) -> StreamsByRank:
         number = rank.removeprefix("r")
         if not (reading.is_number(number) and which in ("0", "1", "2", "3")):
             raise ValueError(
-                f"{reading.excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for "
+                f"{reading.excerpt(text)} is not a choice of streams; use 1 for stdout, 2 for "
                 "stderr, 3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
             )
         if which != "0":
@@ -287,8 +313,8 @@ def bind(text: str) -> Policy:
         return Policy(LIST, tuple(cpuset.parse_mask(mask) for mask in masks))
     if not text[:1].isdigit():
         raise ValueError(
-            f"{text!r} is no way to bind; choose one of {', '.join(NAMES)}, or give each local "
-            "rank its CPUs, as in 48-55:56-63"
+            f"unknown value {reading.excerpt(text)}; use {', '.join(NAMES)}, or CPUs for each "
+            "local rank, as 48-55:56-63"
         )
     return Policy(LIST, tuple(cpuset.parse(item) for item in _lists(text)))
 
@@ -309,7 +335,7 @@ def reserve(text: str) -> cpuset.CpuSet | str:
     try:
         return text if text == FIRST_PER_L3 else cpuset.parse(text)
     except ValueError as error:
-        raise ValueError(f"{error}; or type {FIRST_PER_L3}") from None
+        raise ValueError(f"{error}; or use {FIRST_PER_L3}") from None
 
 
 def ranks(text: str) -> frozenset[int]:
@@ -322,7 +348,7 @@ def ranks(text: str) -> frozenset[int]:
         return cpuset.parse(text)  # ranks have the same notation as CPUs
     except ValueError:
         raise ValueError(
-            f"{reading.excerpt(text)} is no list of ranks; type numbers: 0,4-7"
+            f"{reading.excerpt(text)} is not a list of ranks; use numbers, as 0,4-7"
         ) from None
 
 
@@ -336,7 +362,7 @@ def statuses(text: str) -> frozenset[int]:
     if all(reading.is_number(number) and int(number) < 256 for number in numbers):
         return frozenset(map(int, numbers))
     raise ValueError(
-        f"{reading.excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75"
+        f"{reading.excerpt(text)} is not a list of exit statuses; use numbers to 255, as 2,75"
     )
 
 
@@ -344,7 +370,5 @@ def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(
-                f"{reading.excerpt(name)} is no module; type names such as torch,numpy"
-            )
+            raise ValueError(f"{reading.excerpt(name)} is not a module; use names, as torch,numpy")
     return names

@@ -1,8 +1,8 @@
-"""Find which ranks are in the same place, from their stacks and from NCCL's records.
+"""Find which ranks are in the same place, and for which the others wait.
 
-`frames` reads stacks as faulthandler and py-spy write them, `groups` puts equal ones together, and
-`flight` finds the first collective on which ranks disagree. `silence` notices a hang, and `stacks`
-then asks the processes: by `asked` the witness in a worker, by `spying` py-spy, and by `flight`
-NCCL's recorder. `held` says what keeps a process from running, and
-`culprits` for whom the others wait.
+`groups` reads the stacks of processes and puts equal ones together. `flight` reads torch's records,
+and finds ranks in different collectives; `culprits` finds the ranks that the others wait for, and
+puts both in words. `silence` notices a hang, and `stacks` then asks the processes: by `asked` the
+witness in a worker, by a signal faulthandler, and by `spying` py-spy. `held` says what keeps a
+process from running.
 """

@@ -10,7 +10,7 @@ import json
 
 from spawnlaunch import witness
 from spawnlaunch.base import machine, records
-from spawnlaunch.hang import flight, frames
+from spawnlaunch.hang import flight, groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ BESIDE = " of gloo"
 
 
 class Look(records.NamedTuple):
-    """The stack of the main thread at a moment."""
+    """The place of the main thread at a moment."""
 
     when: int  # nanoseconds since 1970
-    stack: frames.Stack
+    place: str  # train.py:88; "" where no line of the user's program is under way
+    is_backward: bool  # within a backward pass
 
 
 class Testimony(records.NamedTuple):
@@ -38,23 +39,35 @@ class Testimony(records.NamedTuple):
     when: int  # that was read, nanoseconds since 1970
     cost_s: float  # CPU time of the worker
 
-
-def silent(when: int) -> Testimony:
-    """The answer noted for a rank that cannot answer.
-
-    Such a rank waits in no collective, as its thread could answer there.
-    """
-    return Testimony("", (), flight.Record((), {}), when, 0.0)
-
-
-def as_json(answer: Testimony) -> dict[str, Any]:
-    """The answer as JSON for another node, without the threads."""
-    record, members = answer.record, {n: sorted(r) for n, r in answer.record.members.items()}
-    told = {"calls": record.calls, "members": members, "whole": record.is_whole}
-    return {"looks": answer.looks, **told, "when": answer.when}
+    def until(self, when: int) -> Testimony:
+        """The answer as the worker would have given it at an earlier moment."""
+        if when >= self.when:
+            return self
+        calls = tuple(call for call in self.record.calls if call.when <= when)
+        looks = [look for look in self.looks if look.when <= when]
+        return self._replace(when=when, looks=looks, record=self.record._replace(calls=calls))
 
 
-def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
+# The answer noted for a rank that cannot answer. Such a rank waits in no collective, as its thread
+# could answer there. It is of no certain moment, so that it counts at that of any other answer.
+SILENT = Testimony("", (), flight.Record((), {}), flight.LAST_NS, 0.0)
+
+
+def as_json(answer: Testimony, most_calls: int | None = None) -> dict[str, Any]:
+    """The answer as JSON for another node, without the threads, and with the last calls alone."""
+    record, calls = answer.record, answer.record.calls
+    if most_calls is not None:
+        calls = tuple(sorted(calls, key=lambda call: call.when)[-most_calls:])
+    return {
+        "looks": answer.looks,
+        "calls": calls,
+        "members": {name: sorted(ranks) for name, ranks in record.members.items()},
+        "whole": record.is_whole and len(calls) == len(record.calls),
+        "when": answer.when,
+    }
+
+
+def from_json(given: Mapping[str, Any], later_ns: int = 0) -> Testimony:
     """Read an answer from JSON.
 
     `later_ns` is added to its times, which are of another node's clock.
@@ -62,28 +75,21 @@ def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
     """
     calls = tuple(
         flight.Collective(
-            str(group),
-            int(number),
-            str(name),
-            str(what),
-            str(at),
-            flight.moment(when + later_ns),
-            bool(is_over),
+            str(group), int(number), str(name), str(what), str(place),
+            flight.moment(when + later_ns), bool(is_over),
         )
-        for group, number, name, what, at, when, is_over in told["calls"]
-    )
-    record = flight.Record(calls, _members(told["members"]), bool(told["whole"]))
-    looks = [Look(flight.moment(when + later_ns), _stack(stack)) for when, stack in told["looks"]]
-    when = flight.moment(told["when"] + later_ns)
-    return Testimony("", looks, record, when, 0.0)
+        for group, number, name, what, place, when, is_over in given["calls"]
+    )  # fmt: skip
+    record = flight.Record(calls, _members(given["members"]), bool(given["whole"]))
+    looks = [
+        Look(flight.moment(when + later_ns), str(place), bool(is_backward))
+        for when, place, is_backward in given["looks"]
+    ]
+    return Testimony("", looks, record, flight.moment(given["when"] + later_ns), 0.0)
 
 
-def _members(told: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
-    return {name: frozenset(map(int, ranks)) for name, ranks in told.items()}
-
-
-def _stack(told: Any) -> frames.Stack:
-    return tuple(frames.Frame(str(name), str(file), int(line)) for name, file, line in told)
+def _members(given: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
+    return {name: frozenset(map(int, ranks)) for name, ranks in given.items()}
 
 
 class Question:
@@ -97,8 +103,8 @@ class Question:
         Raises OSError where no witness listens there, or another process does.
         """
         self._data = bytearray()
-        self._socket, *who = machine.connect_local(witness.address(pid, start))
-        if who != [pid, machine.geteuid()]:
+        self._socket, *peer = machine.connect_local(witness.address(pid, start))
+        if peer != [pid, machine.geteuid()]:
             self.close()
             raise PermissionError
         self._socket.send(json.dumps({"seconds": seconds, "every": every}).encode() + b"\n")
@@ -133,18 +139,22 @@ def answer(data: bytes) -> Testimony:
     """Read a whole answer. May raise any exception."""
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
-    stacks = [*map(_stack, head["stacks"])]
-    read: list[flight.Record] = []
+    stacks = [
+        tuple(groups.Frame(str(name), str(file), int(line)) for name, file, line in stack)
+        for stack in head["stacks"]
+    ]
+    at = [(groups.own_place(stack), groups.is_backward(stack)) for stack in stacks]
+    looks = [Look(flight.moment(when), *at[i]) for when, i in head["looks"]]
+    dumps: list[flight.Record] = []
     members = _members(head["groups"])
     for size in head["dumps"]:
-        is_last = len(read) + 1 == len(head["dumps"])
-        read.append(flight.read(rest[:size], "" if is_last else BESIDE))
+        is_last = len(dumps) + 1 == len(head["dumps"])
+        dumps.append(flight.read(rest[:size], "" if is_last else BESIDE))
         members |= {} if is_last else {f"{name}{BESIDE}": ranks for name, ranks in members.items()}
         rest = rest[size:]
-    for each in read:
+    for each in dumps:
         members = {**each.members, **members}
-    calls = tuple(call for each in read for call in each.calls)
-    record = flight.Record(calls, members, all(each.is_whole for each in read))
-    looks = [Look(flight.moment(when), stacks[i]) for when, i in head["looks"]]
+    calls = tuple(call for each in dumps for call in each.calls)
+    record = flight.Record(calls, members, all(each.is_whole for each in dumps))
     when, cost_s = flight.moment(head["when"]), float(head["seconds"])
     return Testimony(str(head["threads"]), looks, record, when, cost_s)

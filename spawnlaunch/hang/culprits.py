@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import comb
 from operator import itemgetter
 
@@ -24,10 +24,10 @@ from spawnlaunch.hang import flight, groups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from spawnlaunch.hang import asked, frames
+    from spawnlaunch.hang import asked
 
     Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
 
@@ -44,6 +44,7 @@ CHANCE = 0.002  # ... and it is less likely than this that all are late by the s
 MOST_TIMES = 100  # counted for that
 SMALL = 0.3  # of the typical time for which it was waited for: a shorter one is no step's
 LEAST_LOOKS = 10
+WAITED_FOR = "waited for"  # the kind of a note
 HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing for so long
 
 
@@ -61,37 +62,12 @@ class Culprit(records.NamedTuple):
     late_s: float  # in each step; or, where it is a hang, until now
     every_s: float  # a step takes; 0: it is a hang
     before: str  # train.py:88 (all_reduce in backward)
-    at: str  # where it spends the time that others do not: load (train.py:31); "" is not known
+    at: str  # train.py:31, where it spends the time that others do not; "" is not known
 
     @property
     def is_hang(self) -> bool:
         """Whether the others still wait, for much longer than before."""
         return not self.every_s
-
-
-def waited_for(found: Iterable[Culprit]) -> list[tuple[int, str]]:
-    """A sentence on each rank that the others wait for, and the number of that rank.
-
-    Ranks that hang before the same line have one sentence together, and the number of the first.
-    """
-    alike: dict[tuple[str, int], list[Culprit]] = {}
-    for one in found:
-        alike.setdefault((one.before, -1 if one.is_hang else one.rank), []).append(one)
-    return [(each[0].rank, _sentence(each)) for each in alike.values()]
-
-
-def _sentence(alike: Sequence[Culprit]) -> str:
-    """A sentence on culprits that differ in their ranks and places alone.
-
-    `the others wait for rank 1, 20 ms of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`
-    """
-    first, late_s = alike[0], max(one.late_s for one in alike)
-    who = f"the others wait for {groups.ranks_of(one.rank for one in alike)}, {_time(late_s)}"
-    of_time = "so far" if first.is_hang else f"of each {_time(first.every_s)}"
-    are_at = "it is at" if len(alike) == 1 else "they are at"
-    is_one_place = first.at and all(one.at == first.at for one in alike)
-    at = f"; {are_at} {first.at}" if is_one_place else ""
-    return f"{who} {of_time}, before {first.before}{at}"
 
 
 class Verdict(records.NamedTuple):
@@ -103,59 +79,110 @@ class Verdict(records.NamedTuple):
     uncertain_s: float = 0.0  # the clocks of the nodes may differ by this
 
 
+class Note(records.NamedTuple):
+    """A remark on a rank that deserves a look."""
+
+    rank: int
+    kind: str
+    words: str  # a sentence, which names the rank
+
+
+def notes(verdict: Verdict) -> list[Note]:
+    """The notes on ranks in different collectives, and on those that the others wait for.
+
+    Ranks that hang before the same line have one note together, with the number of the first.
+    """
+    alike: dict[tuple[str, int], list[Culprit]] = {}
+    for one in verdict.culprits:
+        alike.setdefault((one.before, -1 if one.is_hang else one.rank), []).append(one)
+    uncertain_s, wrong = verdict.uncertain_s, verdict.mismatch
+    clocks = f" (clocks within {1e3 * uncertain_s:.1f} ms)" if uncertain_s else ""
+    return [
+        *([Note(wrong.rank, "mismatch", wrong.words)] if wrong else ()),
+        *(Note(each[0].rank, WAITED_FOR, _sentence(each) + clocks) for each in alike.values()),
+    ]
+
+
+def _sentence(alike: Sequence[Culprit]) -> str:
+    """A sentence on culprits that differ in their ranks and places alone.
+
+    `the others wait for rank 1, 20 ms of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`
+    """
+    first, late_s = alike[0], max(one.late_s for one in alike)
+    ranks = groups.ranks_of(one.rank for one in alike)
+    of_time = "so far" if first.is_hang else f"of each {_time(first.every_s)}"
+    are_at = "it is at" if len(alike) == 1 else "they are at"
+    is_one_place = first.at and all(one.at == first.at for one in alike)
+    at = f"; {are_at} {first.at}" if is_one_place else ""
+    return f"the others wait for {ranks}, {_time(late_s)} {of_time}, before {first.before}{at}"
+
+
 def judged(
     answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0, hang_s: float | None = None
 ) -> Verdict:
-    """Compare the records of ranks; their clocks may differ by `uncertain_s`.
+    """Compare the records of ranks, up to the moment of the first answer.
 
-    A difference of the clocks does not count as late.
-
+    A difference of `uncertain_s`, as between the clocks of nodes, does not count as late.
     A rank that is missing for `hang_s` hangs; None: for much longer than any step took.
     """
-    told = {rank: answer.record for rank, answer in answers.items()}
-    mismatch = flight.mismatch(told)
+    now = min((answer.when for answer in answers.values()), default=0)
+    answers = {rank: answer.until(now) for rank, answer in answers.items()}
+    recorded = {rank: answer.record for rank, answer in answers.items()}
+    mismatch = flight.mismatch(recorded)
     if mismatch:  # which is seldom
         mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
-    now = max((answer.when for answer in answers.values()), default=0)
-    meetings = _lately(told, answers, now)
+    meetings = _lately(recorded, now)
     if not meetings or _are_past(meetings, now):
         return Verdict({}, (), mismatch)
     since = meetings[0].begins
-    waiting, late = _spans(meetings, int(uncertain_s * 1e9))
+    ranks = {rank for one in meetings for rank in one.came}
+    waiting = _spans(ranks, (span for one in meetings for span in one.waits()))
+    uncertain_ns = int(uncertain_s * 1e9)
+    late = _spans(ranks, (span for one in meetings for span in one.lates(uncertain_ns)))
+    late = {rank: _without(spans, waiting[rank]) for rank, spans in late.items()}
     all_ns = max(now - since, 1)
     shares = {
         rank: Waits(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
         for rank in waiting
     }
-    named = _named(shares, late, since, now)
-    found = [_culprit(rank, late[rank], all_ns, meetings, answers) for rank in named]
-    hanging = _hanging(meetings, answers, hang_s)
-    return Verdict(shares, hanging or found, mismatch, uncertain_s)
+    found = _hanging(meetings, answers, hang_s) or [
+        _culprit(rank, late[rank], all_ns, meetings, answers)
+        for rank in _named(shares, late, since, now)
+    ]
+    return Verdict(shares, found, mismatch, uncertain_s)
 
 
 def _placed(answer: asked.Testimony) -> flight.Record:
     """The answer's record, with the last collective's line where all looks since show one line."""
     calls = answer.record.calls
     last = max(calls, key=lambda call: call.when, default=None)
-    places = {
-        groups.place_of(own)
-        for look in answer.looks
-        if last and look.when > last.when and (own := groups.own(look.stack))
-    }
-    if last is None or last.place or len(places) != 1:
+    lines = {look.place for look in answer.looks if last and look.when > last.when and look.place}
+    if last is None or last.place or len(lines) != 1:
         return answer.record
-    placed = (one._replace(place=min(places)) if one is last else one for one in calls)
+    placed = (one._replace(place=min(lines)) if one is last else one for one in calls)
     return answer.record._replace(calls=tuple(placed))
 
 
-def _lately(
-    told: Mapping[int, flight.Record], answers: Mapping[int, asked.Testimony], now: int
-) -> list[_Meeting]:
+def _lately(recorded: Mapping[int, flight.Record], now: int) -> list[_Meeting]:
     """The collectives that are looked at, in their order."""
-    meetings = [one for group in flight.names(told) for one in _meetings(group, told, answers)]
+    meetings = [one for group in flight.names(recorded) for one in _meetings(group, recorded, now)]
     meetings.sort(key=lambda one: one.begins)
     lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
     return lately if len(lately) >= FEW else meetings[-FEW:]
+
+
+def _meetings(group: str, recorded: Mapping[int, flight.Record], now: int) -> Iterator[_Meeting]:
+    """The collectives of a group that all its ranks remember, as far as the ranks have answered."""
+    by_rank = flight.entered_by(group, recorded)
+    if len(by_rank) < 2:
+        return
+    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
+    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
+        calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
+        is_over = all(call.is_over for call in calls.values())
+        absent = frozenset() if is_over else by_rank.keys() - calls.keys()
+        came = {rank: call.when for rank, call in calls.items()} | dict.fromkeys(absent, now)
+        yield _Meeting(next(iter(calls.values())), came, frozenset(absent))
 
 
 def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
@@ -163,30 +190,25 @@ def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
 
     Lateness in the past then says nothing about the ranks' present places.
     """
-    begins = [one.begins for one in meetings]
-    patience = max(
-        LATELY_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0)
-    )
+    patience = max(LATELY_S * 1e9, HANG_STEPS * _longest_step(meetings))
     is_over = not any(one.absent for one in meetings)
     return is_over and now - max(max(one.came.values()) for one in meetings) > patience
 
 
-def _spans(
-    meetings: Sequence[_Meeting], uncertain_ns: int
-) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
-    """The times in which each rank waits, and those in which others wait for it."""
-    ranks = {rank for one in meetings for rank in one.came}
-    waiting = _spans_of(ranks, chain.from_iterable(one.waits() for one in meetings))
-    late = _spans_of(ranks, chain.from_iterable(one.lates(uncertain_ns) for one in meetings))
-    return waiting, {rank: _without(spans, waiting[rank]) for rank, spans in late.items()}
+def _longest_step(meetings: Sequence[_Meeting]) -> int:
+    return max((b.begins - a.begins for a, b in pairwise(meetings)), default=0)
 
 
-def _spans_of(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
+def _spans(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
     """The spans of each rank; overlapping ones are merged."""
     spans: dict[int, list[Span]] = {rank: [] for rank in ranks}
-    for rank, span in found:
-        spans[rank].append(span)
-    return {rank: _merged(each) for rank, each in spans.items()}
+    for rank, (begin, end) in sorted(found):
+        own = spans[rank]
+        if own and begin <= own[-1][1]:
+            own[-1] = own[-1][0], max(end, own[-1][1])
+        else:
+            own.append((begin, end))
+    return spans
 
 
 class _Meeting(records.NamedTuple):
@@ -204,33 +226,12 @@ class _Meeting(records.NamedTuple):
         last = max(self.came.values())
         return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
 
-    def waiting(self, answers: Mapping[int, asked.Testimony], rank: int) -> Iterable[frames.Stack]:
-        """The stacks that other ranks had while they waited for this rank."""
-        for other, (begin, end) in self.waits():
-            if other != rank:
-                looks = answers[other].looks
-                yield from (look.stack for look in looks if begin < look.when < end)
-
     def lates(self, uncertain_ns: int = 0) -> Iterable[tuple[int, Span]]:
         for rank, came in self.came.items():
             others = sorted(when for other, when in self.came.items() if other != rank)
             half = others[(len(others) - 1) // 2] + uncertain_ns if others else came
             if half < came:
                 yield rank, (half, came)
-
-
-def _meetings(
-    group: str, told: Mapping[int, flight.Record], answers: Mapping[int, asked.Testimony]
-) -> Iterable[_Meeting]:
-    """The collectives of a group that all its ranks remember, as far as the ranks have answered."""
-    by_rank = flight.entered_by(group, told)
-    for number in flight.numbers(by_rank):
-        calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
-        absent = flight.missing(calls, by_rank)
-        until = {rank: answers[rank].when for rank in absent}
-        if len(by_rank) > 1:
-            came = {**{rank: call.when for rank, call in calls.items()}, **until}
-            yield _Meeting(next(iter(calls.values())), came, absent)
 
 
 def _named(
@@ -294,28 +295,28 @@ def _hanging(
     """The ranks that are missing for much longer than any step took, and wait for no other rank.
 
     A broadcast is over for some of its ranks before all have come: these go on to the next
-    collective, and the ranks that still wait in the first are missing there.
+    collective, and the ranks that still wait in the first are missing there. Where all that are
+    missing wait for others too, as in two groups for each other, all of them hang.
     """
     missing: dict[int, tuple[_Meeting, Span]] = {}
     for one in filter(lambda one: one.absent, meetings):
-        patience = _patience(one, meetings) if hang_s is None else hang_s * 1e9
+        if hang_s is None:  # by how often the group meets
+            alike = [each for each in meetings if each.call.group == one.call.group]
+            patience = max(HANG_S * 1e9, HANG_STEPS * _longest_step(alike))
+        else:
+            patience = hang_s * 1e9
         for rank, span in one.lates():
             if rank in one.absent and span[1] - span[0] > patience:
                 missing.setdefault(rank, (one, span))
     waiting = {rank for one, _ in missing.values() for rank in one.came if rank not in one.absent}
     found = []
-    for rank in sorted(missing.keys() - waiting):
+    for rank in sorted(missing.keys() - waiting or missing):
         one, (begin, end) = missing[rank]
         before, _ = _before(rank, [one], answers)
-        at = max(_profile(answers[rank]).items(), key=lambda p: p[1], default=("", 0.0))[0]
+        places = Counter(look.place for look in answers[rank].looks if look.place)
+        at = max(places, key=places.__getitem__, default="")
         found.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
     return found
-
-
-def _patience(one: _Meeting, meetings: Sequence[_Meeting]) -> float:
-    """The nanoseconds for which a rank may be missing, by how often its group meets."""
-    begins = [each.begins for each in meetings if each.call.group == one.call.group]
-    return max(HANG_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0))
 
 
 def _culprit(
@@ -338,20 +339,18 @@ def _before(
     for one in meetings:
         late = dict(one.lates()).get(rank)
         if late:
-            names[one.call.name] += late[1] - late[0]
-            waiting = one.waiting(answers, rank)
-            places.update(filter(None, (_call(one.call.name, stack) for stack in waiting)))
+            name = one.call.name
+            names[name] += late[1] - late[0]
+            places.update(
+                (name + " in backward" * look.is_backward, look.place)
+                for other, (begin, end) in one.waits()
+                for look in answers[other].looks
+                if other != rank and begin < look.when < end and look.place
+            )
     if not places:
         return names.most_common(1)[0][0], ""
     name, line = places.most_common(1)[0][0]
     return f"{line} ({name})", line
-
-
-def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
-    """The collective in words, and the line of the user's own code."""
-    own = groups.own(stack)
-    is_backward = any(frame.function == "_engine_run_backward" for frame in stack)
-    return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
 
 def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
@@ -364,7 +363,8 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
     others = [each for each in others if each]
     if not own or not others:
         return ""
-    usual = {place: _median(each.get(place, 0.0) for each in others) for place in own}
+    half = (len(others) - 1) // 2
+    usual = {place: sorted(each.get(place, 0.0) for each in others)[half] for place in own}
     most = max(own, key=lambda place: own[place] - usual[place])
     return most if own[most] - usual[most] >= late / 3 else ""
 
@@ -373,21 +373,8 @@ def _profile(answer: asked.Testimony) -> dict[str, float]:
     """The share of the looks that found each line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}
-    places = Counter(
-        groups.place_of(own) for look in answer.looks if (own := groups.own(look.stack))
-    )
+    places = Counter(look.place for look in answer.looks if look.place)
     return {place: count / len(answer.looks) for place, count in places.items()}
-
-
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    """The spans, merged where they overlap."""
-    merged: list[Span] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
 
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
@@ -406,12 +393,6 @@ def _within(spans: Sequence[Span], part: Span) -> list[Span]:
     first = bisect_right(spans, part[0], key=itemgetter(1))
     behind = bisect_left(spans, part[1], key=itemgetter(0))
     return [(max(b, part[0]), min(e, part[1])) for b, e in spans[first:behind]]
-
-
-def _median(numbers: Iterable[float]) -> float:
-    """The lower of the two medians."""
-    ordered = sorted(numbers)
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def _length(spans: Iterable[Span]) -> int:

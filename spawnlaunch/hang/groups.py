@@ -1,4 +1,4 @@
-"""The roll call: a line for each group of processes with equal stacks of their main threads.
+r"""The roll call: a line for each group of processes with equal stacks of their main threads.
 
     rank 2 is in save_checkpoint (checkpoint.py:40)
     ranks 0-1,3-7 wait in all_reduce (train.py:88)
@@ -6,6 +6,21 @@
 
 The smallest group comes first. The place is the innermost line of the user's own code; the name is
 that of the library's function which this line has called, if it has.
+
+Stacks come as text. faulthandler (Modules/faulthandler.c, Python/traceback.c) writes the thread
+that took the signal last:
+
+    Thread 0x00007fdb3ffdc6c0 (most recent call first):
+      File "/home/me/train.py", line 24 in in_a_thread
+
+    Current thread 0x00007fdb40a3fb80 (most recent call first):
+      File "/home/me/train.py", line 38 in <module>
+
+py-spy dump --full-filenames, and the witness:
+
+    Thread 16307 (idle): "MainThread"
+        wait_for_ever (/home/me/train.py:19)
+        <module> (/home/me/train.py:38)
 """
 
 from __future__ import annotations
@@ -15,11 +30,30 @@ import re
 from functools import cache
 
 from spawnlaunch.base import cpuset, records
-from spawnlaunch.hang import frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?+) in (?P<function>.*)')
+_SPIED_THREAD = re.compile(r"Thread (?:0x)?[0-9A-Fa-f]+ \([^()]*\)(?:: \"(?P<name>.*)\")?")
+_SPIED_FRAME = re.compile(r"    (?P<function>\S.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
+# The outermost frame of all but the main thread: of those of threading, and of the witness.
+_OF_A_THREAD = ("_bootstrap", "Thread._bootstrap", "_be_witness")
+
+MOST_OF_A_LINE = 1 << 13  # a file's name has half of it: a longer line is none of a stack
+
+
+class Frame(records.NamedTuple):
+    """A function call that has not returned."""
+
+    function: str
+    file: str
+    line: int  # 0: unknown
+
+
+Stack = tuple[Frame, ...]  # the innermost call first
 
 # Files that are not the user's own: Python's library, and packages; none, but for a script that
 # is read from stdin; and files of torch.compile: torch/_inductor/codecache.py, get_path.
@@ -44,14 +78,8 @@ class Answer(records.NamedTuple):
 
     rank: int
     is_worker: bool  # and no child of one
-    how: str  # "told by itself", "by py-spy", or why it was not
+    how: str  # "by itself", "by py-spy", or why it was not
     text: str  # the stacks, or else the process that has not shown them
-
-    @property
-    def place(self) -> tuple[str, frames.Stack]:
-        """The key by which two processes' places are equal: the stack, or else the words."""
-        stack = frames.main_stack(self.text)
-        return ("" if stack else f"{self.text.strip()} ({self.how})", stack)
 
 
 class Group(records.NamedTuple):
@@ -65,25 +93,24 @@ class Group(records.NamedTuple):
     @property
     def line(self) -> str:
         """The group as a line for people."""
-        where = self.several if len(self.ranks) > 1 else self.one
-        return f"{_who(self.ranks, self.is_worker)} {where}"
+        count, listed = len(self.ranks), ranks_of(self.ranks)
+        if not self.is_worker:
+            listed = f"{count} process{'es' * (count > 1)} below {listed}"
+        return f"{listed} {self.several if count > 1 else self.one}"
 
 
 def groups(answers: Iterable[Answer]) -> list[Group]:
     """The groups of processes that are in the same place, the smallest first."""
-    found: dict[tuple[bool, str, frames.Stack], list[int]] = {}
+    ranks: dict[tuple[bool, str, Stack], list[int]] = {}
     for one in answers:
-        found.setdefault((one.is_worker, *one.place), []).append(one.rank)
-    ordered = sorted(found.items(), key=lambda group: (len(group[1]), min(group[1])))
+        stack = main_stack(one.text)
+        words = "" if stack else f"{one.text.strip()} ({one.how})"
+        ranks.setdefault((one.is_worker, words, stack), []).append(one.rank)
+    ordered = sorted(ranks.items(), key=lambda group: (len(group[1]), min(group[1])))
     return [
-        Group(ranks, is_worker, *(_where(words, stack, several) for several in (False, True)))
-        for (is_worker, words, stack), ranks in ordered
+        Group(alike, is_worker, _where(words, stack, False), _where(words, stack, True))
+        for (is_worker, words, stack), alike in ordered
     ]
-
-
-def _who(ranks: Sequence[int], is_worker: bool) -> str:
-    count, listed = len(ranks), ranks_of(ranks)
-    return listed if is_worker else f"{count} process{'es' * (count > 1)} below {listed}"
 
 
 def ranks_of(ranks: Iterable[int]) -> str:
@@ -92,30 +119,35 @@ def ranks_of(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(several) > 1)} {cpuset.format(several)}"
 
 
-def _where(words: str, stack: frames.Stack, several: bool) -> str:
+def _where(words: str, stack: Stack, is_of_several: bool) -> str:
     """The place in words, which follow the names of one or several processes."""
-    be = "are" if several else "is"
+    be = "are" if is_of_several else "is"
     if not stack:
         return f"{be} {words}"
-    at = own(stack)
-    if at is None:
-        return _said(stack[0], stack[0], several)
+    at = own(stack) or stack[0]
     called = [frame for frame in stack[: stack.index(at)] if frame.function not in WRAPPERS]
-    return _said(called[-1] if called else at, at, several)
+    call = called[-1] if called else at
+    is_waiting = call.function.rpartition(".")[2] in WAITING or COLLECTIVES in call.file
+    verb = f"wait{'' if is_of_several else 's'}" if is_waiting else be
+    return f"{verb} in {call.function} ({_place(at)})"
 
 
-def _said(called: frames.Frame, at: frames.Frame, several: bool) -> str:
-    waits = called.function.rpartition(".")[2] in WAITING or COLLECTIVES in called.file
-    do = ("wait" if several else "waits") if waits else ("are" if several else "is")
-    return f"{do} in {called.function} ({place_of(at)})"
-
-
-def place_of(frame: frames.Frame) -> str:
-    """`train.py:88`"""
+def _place(frame: Frame) -> str:
     return f"{os.path.basename(frame.file)}:{frame.line or '?'}"
 
 
-def own(stack: frames.Stack) -> frames.Frame | None:
+def own_place(stack: Stack) -> str:
+    """`train.py:88`: the innermost line of the user's program; "" where there is none."""
+    frame = own(stack)
+    return _place(frame) if frame else ""
+
+
+def is_backward(stack: Stack) -> bool:
+    """Whether the stack is of a backward pass of torch's."""
+    return any(frame.function == "_engine_run_backward" for frame in stack)
+
+
+def own(stack: Stack) -> Frame | None:
     """The innermost call of the user's program, and not of a library."""
     users = (one for one in stack if LOOP in one.file or not is_library(one.file))
     found = next(users, None)
@@ -124,3 +156,32 @@ def own(stack: frames.Stack) -> frames.Frame | None:
         inside = (one for one in stack if package and one.file.startswith(package[0]))
         return next(inside, found)
     return found
+
+
+def main_stack(text: str) -> Stack:
+    """The stack of the main thread; empty where the text has none."""
+    named: Stack = ()
+    found: list[Stack] = []
+    for name, stack in _threads(text):
+        if name == "MainThread":
+            named = stack
+        found.append(stack)
+    main = (stack for stack in found if stack and stack[-1].function not in _OF_A_THREAD)
+    return named or next(main, ()) or next(filter(None, reversed(found)), ())
+
+
+def _threads(text: str) -> list[tuple[str, Stack]]:
+    """The name of each thread, as far as it is known, and its stack."""
+    threads: list[tuple[str, list[Frame]]] = []
+    for line in text.splitlines():
+        if len(line) > MOST_OF_A_LINE:
+            continue
+        if spied := _SPIED_THREAD.fullmatch(line):
+            threads.append((spied["name"] or "", []))
+        elif _THREAD.fullmatch(line):
+            threads.append(("", []))
+        elif threads and (frame := _FRAME.fullmatch(line) or _SPIED_FRAME.fullmatch(line)):
+            at = frame["line"] or ""
+            number = int(at) if at.isdigit() else 0
+            threads[-1][1].append(Frame(frame["function"], frame["file"], number))
+    return [(name, tuple(stack)) for name, stack in threads]

@@ -25,7 +25,7 @@ FREEZERS = {  # files that say "1" in a group that was frozen, and how it is tha
 }
 STATES = {"T": "stopped", "t": "tracing-stop", "D": "disk-sleep"}
 WORDS = {
-    "stopped": "stopped; type kill -CONT {pid}",
+    "stopped": "stopped; run kill -CONT {pid}",
     "tracing-stop": "stopped by a debugger",
     "disk-sleep": "in an uninterruptible sleep: it waits for a disk or a driver",
 }
@@ -54,7 +54,7 @@ def look(pid: int, status: Mapping[str, str], may_be_frozen: bool = True) -> Hel
     """Return how a process with that `status` is held; None: in no way that can be seen."""
     thaw = _thaw(pid) if may_be_frozen else ""
     if thaw:
-        return Held("frozen", f"frozen by its control group; type {thaw}")
+        return Held("frozen", f"frozen by its control group; run {thaw}")
     kind = STATES.get(status.get("State", "?")[:1], "")
     swapped, there = (int(status.get(name, "0").split()[0]) for name in ("VmSwap", "VmRSS"))
     if kind not in MUTE and swapped > max(SWAPPED_KIB, there):

@@ -1,9 +1,9 @@
 """Help for a job that hangs: notice that no rank writes anything, and report where the workers are.
 
 The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
-tell_stacks -> HangHelp.stacks_wanted -> RollCall.tell -> one process after the other: _ask or _look
--> _note -> _call_roll (the lines) -> _hear_records ->
-Decisions.stacks_told, which ends the launch with --on-hang kill.
+show_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank is waited for) ->
+_call_roll (the lines) -> Decisions.stacks_shown, which ends the launch
+with --on-hang kill.
 
 Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
 time of change is looked at when the others have been silent. (A clock that is set meanwhile can
@@ -16,6 +16,7 @@ a debugger holds one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from spawnlaunch.base import machine
 from spawnlaunch.cli import flags
@@ -41,9 +42,9 @@ class HangHelp(observer.Observer):
         self._files: list[str] = []
         self._since, self._lost_s = machine.running_s(), 0.0
         self._stopped_at = self._since  # or continued, or begun
-        self._said = ""  # of stopped workers, last
-        self.stacks = stacks.RollCall(
-            self._loop, self._output, launch.scratch, self._stacks_told, supervisor.note
+        self._why_not = ""  # of stopped workers, last
+        self.roll_call = stacks.RollCall(
+            self._loop, self._output, launch.scratch, self._on_roll_called, supervisor.note
         )
 
     def began(self, workers: Sequence[launches.Worker], _: Mapping[int, Running], /) -> None:
@@ -58,13 +59,13 @@ class HangHelp(observer.Observer):
 
     def ran(self) -> None:
         self._loop.alarm(self._listen, None)
-        self.stacks.cancel()
+        self.roll_call.cancel()
 
     def stacks_wanted(self, ranks: Iterable[tuple[launches.Worker, int]], heading: str) -> None:
-        self.stacks.tell(ranks, heading)
+        self.roll_call.call(ranks, heading)
 
-    def _stacks_told(self) -> None:
-        self._supervisor.rules.stacks_told()
+    def _on_roll_called(self) -> None:
+        self._supervisor.rules.stacks_shown()
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
@@ -80,7 +81,7 @@ class HangHelp(observer.Observer):
             quiet_s = machine.running_s() - self._stopped_at
         elif stopped:
             pids = " ".join(map(str, stopped.values()))
-            self._say_why_not(stopped, f"is stopped; type kill -CONT {pids}")
+            self._print_why_not(stopped, f"is stopped; run kill -CONT {pids}")
             return 0.0
         elif self._output.is_held_up:
             return 0.0
@@ -91,30 +92,23 @@ class HangHelp(observer.Observer):
             return quiet_s
         held = {rank: pid for rank, pid in self._supervisor.pids().items() if proc.is_held(pid)}
         if held:
-            self._say_why_not(held, "is held by a debugger")
+            self._print_why_not(held, "is held by a debugger")
             self._since = self._stopped_at = machine.running_s() - self._limit_s / 2
             return self._limit_s / 2  # it may be let go at any time from now on
         return quiet_s
 
-    def _say_why_not(self, ranks: Mapping[int, int], why: str) -> None:
+    def _print_why_not(self, ranks: Mapping[int, int], why: str) -> None:
         who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in ranks.items())
         words = f"no hang is looked for while {who} {why}"
-        if words != self._said:
+        if words != self._why_not:
             self._output.say([words])
-        self._said = words
+        self._why_not = words
 
     def _look_at_files(self) -> None:
         """Note when a file was last written to: that was before any gap since the last look."""
         lost_s = machine.monotonic() - machine.running_s()
         gap_s, self._lost_s = lost_s - self._lost_s, lost_s
         for path in self._files:
-            age_s = max(0.0, machine.time() - _changed(path) - gap_s)
-            self._since = max(self._since, machine.running_s() - age_s)
-
-
-def _changed(path: str) -> float:
-    """The time at which a file was last written to, in seconds since 1970."""
-    try:
-        return machine.stat(path).st_mtime
-    except OSError:
-        return 0.0
+            with suppress(OSError):
+                age_s = max(0.0, machine.time() - machine.stat(path).st_mtime - gap_s)
+                self._since = max(self._since, machine.running_s() - age_s)

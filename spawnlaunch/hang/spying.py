@@ -28,45 +28,42 @@ def find_py_spy() -> str | None:
     return None
 
 
-def look(pid: int, loop: events.Loop, told: Callable[[str, str], None]) -> Spying | None:
-    """Ask py-spy for the stacks of a process.
+def look(pid: int, loop: events.Loop, hear: Callable[[str, str], None]) -> Spying | None:
+    """Ask py-spy for the stacks of a process; the result is its run, if there is one.
 
-    `told` gets how it was told, and the text: without stacks the name of the program, and "" of a
-    process that has ended. The result is the run of py-spy, if there is one, until then.
+    `hear` gets the source of the text, and the text: without stacks the reason and the name of the
+    program, and "" of a process that has ended.
     """
-
-    def spied(text: str, why: str) -> None:
-        told(*(("by py-spy", text) if text else untold(pid, f"py-spy: {why}")))
-
     program = find_py_spy()
     if program is None:
-        told(*untold(pid, "py-spy is not installed"))
+        hear(*without_stacks(pid, "py-spy is not installed"))
         return None
     try:
-        return Spying(program, pid, loop, spied)
+        return Spying(program, pid, loop, hear)
     except OSError as error:
-        spied("", str(error.strerror))
+        hear(*without_stacks(pid, f"py-spy: {error.strerror}"))
         return None
 
 
-def untold(pid: int, why: str) -> tuple[str, str]:
+def without_stacks(pid: int, why: str) -> tuple[str, str]:
     """The reason why there are no stacks, and the process; "" where the process has ended."""
     try:
         name = proc.stat(str(pid))[1].decode(errors="replace")
     except OSError:
         return why, ""
-    return why, f"in {name}, whose stacks nobody tells\n"
+    return why, f"in {name}, without stacks\n"
 
 
 class Spying:
-    """A run of py-spy; `told` gets the stacks, or "" and the reason why there are none.
+    """A run of py-spy, a child of ours that is reaped together with orphans.
 
-    Raises OSError where it cannot be started. It is a child of ours, reaped together with orphans.
+    Raises OSError where it cannot be started.
     """
 
-    def __init__(self, program: str, pid: int, loop: events.Loop, told: Callable[[str, str], None]):
-        self._loop = loop
-        self._told = told
+    def __init__(
+        self, program: str, pid: int, loop: events.Loop, hear: Callable[[str, str], None]
+    ) -> None:
+        self._pid, self._loop, self._hear = pid, loop, hear
         self._text = bytearray()
         self._fd, theirs = machine.pipe()
         command = [program, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
@@ -95,20 +92,17 @@ class Spying:
 
     def _too_late(self) -> None:
         self.cancel()
-        self._told("", f"no answer in {PATIENCE_S:g} s")
+        self._hear(*without_stacks(self._pid, f"py-spy: no answer in {PATIENCE_S:g} s"))
 
     def _read(self) -> None:
         chunk = machine.read(self._fd, CHUNK_BYTES)
         self._text += chunk
-        if not chunk:
-            self.cancel()
-            text = self._text.decode(errors="replace")
-            if "\nThread " in text:
-                self._told(text, "")
-            else:
-                self._told("", _reason(text))
-
-
-def _reason(text: str) -> str:
-    lines = text.splitlines()
-    return lines[0].removeprefix("Error: ").rstrip(".") if lines else "said nothing"
+        if chunk:
+            return
+        self.cancel()
+        text = self._text.decode(errors="replace")
+        if "\nThread " in text:
+            self._hear("by py-spy", text)
+        else:
+            reason = text.partition("\n")[0].removeprefix("Error: ").rstrip(".")
+            self._hear(*without_stacks(self._pid, f"py-spy: {reason or 'printed nothing'}"))

@@ -8,11 +8,12 @@ compares the reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from spawnlaunch.base import cpuset, machine
-from spawnlaunch.hang import flight, groups, silence, stacks
+from spawnlaunch.hang import asked, flight, groups, silence, stacks
 from spawnlaunch.multinode import launcher, messages
 from spawnlaunch.run.supervisor import Supervisor
 
@@ -37,19 +38,20 @@ class HangOfAll(silence.HangHelp):
         super().resumed()
         self._is_quiet = False
 
-    def _stacks_told(self) -> None:
+    def _on_roll_called(self) -> None:
         """Note that the output until now was the stacks, and none of the ranks' own."""
         self._ours_until = machine.running_s() + stacks.QUIET_S
-        reached = told_reached(self.stacks.recorded, int(machine.time() * 1e9))
-        self._supervisor.rules.stacks_told()
-        self._node.show(told_where(self.stacks.roll), reached)
+        reached = rows_of(self.roll_call.answers, int(machine.time() * 1e9))
+        self._supervisor.rules.stacks_shown()
+        self._node.show(where_rows_of(self.roll_call.roll), reached)
 
-    def compare(self, told: Sequence[messages.Report], world_size: int) -> None:
-        """Call the roll of all nodes, and report on which collective their ranks disagree."""
-        roll = roll_of([each for one in told for each in one.where], world_size)
+    def compare(self, reports: Sequence[messages.Report], world_size: int) -> None:
+        """Print which rank of all nodes the others wait for, and the roll of all nodes."""
+        roll = roll_of([row for each in reports for row in each.where], world_size)
+        rows = [row for each in reports for row in each.reached]
+        answers = answers_of(rows, int(machine.time() * 1e9), world_size)
+        lines = [f"all nodes: {line}" for line in stacks.hang_lines(answers)]
         count, places = sum(len(group.ranks) for group in roll), len(roll)
-        found = disagreement([each for one in told for each in one.reached], world_size)
-        lines = [f"flight recorder, all nodes: {found}"] * bool(found)  # it names the late rank
         lines += [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
         lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
         if places > MOST_LINES:
@@ -59,7 +61,7 @@ class HangOfAll(silence.HangHelp):
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
         were_stacks = self._is_quiet and (
-            self.stacks.is_busy or machine.running_s() - quiet_s <= self._ours_until
+            self.roll_call.is_busy or machine.running_s() - quiet_s <= self._ours_until
         )
         is_quiet = were_stacks or quiet_s >= self._limit_s
         left_s = LOOK_S if is_quiet else self._limit_s - quiet_s
@@ -69,7 +71,7 @@ class HangOfAll(silence.HangHelp):
             self._node.quiet(is_quiet)
 
 
-def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
+def where_rows_of(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
     """The groups of ranks of this node, for another node."""
     rows = (
         messages.Where(_cut(each.one), _cut(each.several), _ranges(each.ranks)) for each in roll
@@ -77,34 +79,43 @@ def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
     return tuple(islice(rows, MOST_ROWS))
 
 
-def told_reached(
-    recorded: Mapping[int, flight.Record], now_ns: int
-) -> tuple[messages.Reached, ...]:
-    """The last collective of each group; ranks that have entered the same one are together.
+def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messages.Reached, ...]:
+    """The last collective of each group; ranks at the same line that entered it are together.
 
     A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
     hang.
     """
+    recorded = {rank: answer.record for rank, answer in answers.items()}
+    members = {name: ranks for one in recorded.values() for name, ranks in one.members.items()}
+    lines = {rank: _line(answer.looks) for rank, answer in answers.items()}
     rows: list[messages.Reached] = []
-    members: dict[str, frozenset[int]] = {}
-    for record in recorded.values():
-        members.update(record.members)
     for group in sorted(members.keys() | flight.names(recorded)):
-        ranks: dict[flight.Collective, list[int]] = {}
-        since: dict[flight.Collective, int] = {}
+        ranks: dict[tuple[flight.Collective, str, bool], list[int]] = {}
+        since: dict[tuple[flight.Collective, str, bool], int] = {}
         none = flight.Collective(group, 0, "", "", "", now_ns)
         for rank, calls in flight.entered_by(group, recorded).items():
             last = calls[max(calls)] if calls else none
-            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
+            call = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
+            key = call, *lines[rank]
             ranks.setdefault(key, []).append(rank)
             since[key] = min(last.when, since.get(key, last.when))
         known = members.get(group)
         if len(ranks) > 1 or not known or not known <= recorded.keys():
             for key, alike in ranks.items():
+                call, place, is_backward = key
                 age_s = max(0, now_ns - since[key]) / 1e9
-                rows.append(messages.Reached(*key[:5], age_s, _ranges(alike), key.is_over))
-    rows.sort(key=lambda row: row.number == 0)  # these are told last, if there is room
+                rows.append(messages.Reached(
+                    group, call.number, call.name, call.what, place, age_s, _ranges(alike),
+                    call.is_over, is_backward,
+                ))  # fmt: skip
+    rows.sort(key=lambda row: row.number == 0)  # these are last, if there is room
     return tuple(rows[:MOST_ROWS])
+
+
+def _line(looks: Iterable[asked.Look]) -> tuple[str, bool]:
+    """The line at which a rank is most of the time, and whether it is within a backward pass."""
+    lines = Counter((_cut(look.place), look.is_backward) for look in looks if look.place)
+    return max(lines, key=lines.__getitem__, default=("", False))
 
 
 def _cut(text: str) -> str:
@@ -118,44 +129,37 @@ def _ranges(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple((int(first), int(last or first)) for first, _, last in spans)
 
 
-def roll_of(told: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
+def roll_of(rows: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
     """The groups of ranks of all nodes that are in the same place, the smallest first."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for one in told:
-        found.setdefault((one.one, one.several), []).extend(_ranks(one, world_size))
-    roll = (groups.Group(sorted(ranks), True, *words) for words, ranks in found.items() if ranks)
+    ranks: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        ranks.setdefault((row.one, row.several), []).extend(_ranks(row, world_size))
+    roll = (groups.Group(sorted(alike), True, *words) for words, alike in ranks.items() if alike)
     return sorted(roll, key=lambda group: (len(group.ranks), group.ranks[0]))
 
 
-def disagreement(told: Iterable[messages.Reached], world_size: int) -> str | None:
-    """The first collective on which ranks disagree, in words; None: there is none."""
-    by_group: dict[str, list[messages.Reached]] = {}
-    for one in told:
-        by_group.setdefault(one.group, []).append(one)
-    for rows in sorted(by_group.values(), key=_age_s, reverse=True):
-        if found := flight.disagreement(_recorded(rows, world_size)):
-            return found
-    return None
-
-
-def _age_s(rows: Sequence[messages.Reached]) -> float:
-    """The seconds for which the first rank in the last collective has waited there."""
-    last = max(one.number for one in rows)
-    return max(one.age_s for one in rows if one.number == last)
-
-
-def _recorded(rows: Sequence[messages.Reached], world_size: int) -> dict[int, flight.Record]:
-    """The rows of one group as records of each of its ranks."""
-    calls = {
-        rank: (flight.Collective(*one[:5], 0, one.is_over),) * (one.number > 0)
-        for one in rows
-        for rank in _ranks(one, world_size)
+def answers_of(
+    rows: Sequence[messages.Reached], now_ns: int, world_size: int
+) -> dict[int, asked.Testimony]:
+    """The answers of the ranks of all nodes, as far as the rows have them."""
+    members: dict[str, set[int]] = {}
+    calls: dict[int, list[flight.Collective]] = {}
+    looks: dict[int, asked.Look] = {}
+    for row in rows:
+        since = max(0, now_ns - int(row.age_s * 1e9))
+        call = flight.Collective(row.group, row.number, row.name, row.what, "", since, row.is_over)
+        for rank in _ranks(row, world_size):
+            members.setdefault(row.group, set()).add(rank)
+            calls.setdefault(rank, []).extend([call] if row.number else [])
+            looks[rank] = asked.Look(now_ns - 1, row.place, row.is_backward)
+    names = {group: frozenset(ranks) for group, ranks in members.items()}
+    return {
+        rank: asked.Testimony("", [looks[rank]], flight.Record(tuple(own), names), now_ns, 0.0)
+        for rank, own in calls.items()
     }
-    members = {rows[0].group: frozenset(calls)}
-    return {rank: flight.Record(own, members) for rank, own in calls.items()}
 
 
-def _ranks(row: messages.Where | messages.Reached, world_size: int) -> Iterable[int]:
+def _ranks(row: messages.Where | messages.Reached, world_size: int) -> Iterator[int]:
     """The ranks of a row that are in the world: another launcher may name any."""
     for first, last in row.ranks:
         yield from range(max(first, 0), min(last + 1, world_size))

@@ -15,10 +15,10 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.multinode import link, messages, words
 from spawnlaunch.multinode.settings import Settings, settings_of
-from spawnlaunch.outcome import endings, exits, failures
-from spawnlaunch.run import decisions, observer
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import decisions, leftovers, observer
 from spawnlaunch.run.supervisor import Supervisor
-from spawnlaunch.workers import launches, log_place, starting
+from spawnlaunch.workers import launches, routes, starting
 from spawnlaunch.world import host, refusals
 
 TYPE_CHECKING = False
@@ -44,21 +44,20 @@ class NodeWorkers(observer.Leader):
         self._status, self._world_size = 0, 0
         self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
-        self._result = exits.LaunchResult(0, None)
+        self._result = failures.LaunchResult(0, None)
         self._say = supervisor.output.say
         self._server: server.Server | None = None
         # Prints where the ranks of all nodes are: of these Reports, and the world size.
         self.compare: Callable[[Sequence[messages.Report], int], None] = lambda *_: None
         supervisor.leader = self
 
-    def run(self, end_all: Callable[[], bool]) -> exits.LaunchResult:
+    def run(self) -> failures.LaunchResult:
         """Take part until the end; the result has the exit status of all launchers.
 
-        `end_all` kills the processes that workers have left; False: some of them stay.
         Raises UsageError where the launchers cannot meet here.
         """
-        self._end_all = end_all
         self._meet()
+        self.has_met = True
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
             for _ in range(2):  # at the second it ends at once, and looks for no hub to tell
@@ -165,13 +164,13 @@ class NodeWorkers(observer.Leader):
 
         None are started where processes of earlier workers are left.
         """
-        if not self._end_all():
+        if not leftovers.end(self._supervisor.tree):
             self.exit(failures.LOST, failures.Cause("lost", self._name))
             return
         self._world_size = order.world_size
         launch = with_assigned_ranks(self._launch, order, self._port)
         if launch.logs:
-            launch = log_place.in_epoch(launch, order.launch)
+            launch = routes.in_epoch(launch, order.launch)
         try:
             workers = starting.make_workers(launch, order.restart)
             starting.prepare_files(workers, launch.scratch, restart=order.restart)
@@ -187,7 +186,7 @@ class NodeWorkers(observer.Leader):
             self._say(lines)
         self._lines = lines
         self._result = self._supervisor.run(workers)
-        self._end_all()
+        leftovers.end(self._supervisor.tree)
         if not self._is_alone:
             ends = tuple((one.rank, one.code) for one in self._result.exits)
             self._ended(self._result.cause is None, ends)
@@ -233,10 +232,10 @@ class NodeWorkers(observer.Leader):
 
     # What happens here
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """Tell the other launchers once, and again after a second Ctrl-C."""
         rules = self._supervisor.rules
-        if rules.stage == decisions.RUNNING or not self._link:
+        if rules.stage == decisions.RUNNING or not self.has_met:
             return  # Ctrl-C for the worker that is debugged; or `run` finds it
         is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._node.report.leaving:
@@ -260,7 +259,7 @@ class NodeWorkers(observer.Leader):
         self._node.show(where, reached)
         self._look()
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         self._is_alone = True
         if self._server:
             self._server.shut()  # before the workers are dead: its successor may be here
@@ -272,24 +271,19 @@ class NodeWorkers(observer.Leader):
 
         unable.tell_of(self._launch, status, words, signum)
 
-    def leave_word(self, result: exits.LaunchResult) -> int:
-        """Print the report on the hub's node, and one line on any other.
-
-        The result is the exit status.
-        """
-        cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
-        status = endings.write_files(result, self._launch, elsewhere)
-        line = words.ended(self._name, status, cause, self._server is not None)
+    def report(self, result: failures.LaunchResult) -> None:
+        """Print the report on the hub's node, and one line on any other."""
+        cause = result.cause
+        line = words.ended(self._name, result.status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
         elif cause is not None:
             self._say_report(cause, result)
         if first := result.first_failure:
-            endings.say_environment(first, self._launch, say.PATIENCE_S)
-            endings.say_where(first)
-        return status
+            endings.print_environment_hint(first, self._launch, say.PATIENCE_S)
+            endings.print_log_place(first)
 
-    def _say_report(self, cause: failures.Cause, result: exits.LaunchResult) -> None:
+    def _say_report(self, cause: failures.Cause, result: failures.LaunchResult) -> None:
         """Print the first failure and the ends of this node's ranks.
 
         The last output of the first failure comes last.
@@ -301,11 +295,11 @@ class NodeWorkers(observer.Leader):
             endings.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
         if cause.words:  # also those of a rank here: other nodes' output may come after them
-            endings.say_last(cause.rank, cause.host, words.of_worker(cause.words))
+            endings.print_last_lines(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _elsewhere(self, result: exits.LaunchResult) -> list[tuple[int, int | None]]:
-        """The ends of the ranks of other nodes: (rank, code), None where the code is not known."""
-        assert self._server is not None
+    def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
+        if not self._server:
+            return None
         own, codes = {one.rank for one in result.exits}, self._server.hub.ends
         unknown = 0 if result.cause is None else None
         return [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.outcome.failures import Code, Count, Name, Rank, Seconds
 
-VERSION = 3
+VERSION = 4
 
 MOST_CHARS = 16384  # of any text in a message, such as a worker's last words
 MOST_ITEMS = 65536  # of any list
@@ -65,10 +65,11 @@ class Reached(NamedTuple):
     number: Count  # in its group, from 1; 0: none
     name: str
     what: str  # type and shape of its tensors, where all ranks must have the same
-    place: str  # the user's own line
+    place: str  # the user's line at which these ranks are
     age_s: Seconds  # since the first of these ranks entered it
     ranks: tuple[tuple[Rank, Rank], ...]
     is_over: bool  # it has completed for these ranks, which wait for no other in it
+    is_backward: bool  # these ranks are within a backward pass
 
 
 class Report(NamedTuple):

@@ -1,7 +1,7 @@
 """Messages as lines of bytes that no stranger can write, repeat, reflect or reorder.
 
-    node  spawnlaunch/3 RUN NONCE             RUN: digest of the run's id, the same in all versions
-    hub   spawnlaunch/3 NONCE PROOF           or: no WHY
+    node  spawnlaunch/4 RUN NONCE             RUN: digest of the run's id, the same in all versions
+    hub   spawnlaunch/4 NONCE PROOF           or: no WHY
     node  PROOF
     both  MAC JSON                            from here on; without any JSON: a beat
 

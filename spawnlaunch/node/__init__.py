@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.base import cpuset
-from spawnlaunch.node import cgroup, cpus, devices, pci
+from spawnlaunch.node import cgroup, cpus, devices, pci, sysfs
 from spawnlaunch.node.hardware import Device, Kind, Nic, Node, Numa, Quota
 
 __all__ = ["Device", "Kind", "Nic", "Node", "Numa", "Quota", "read"]
@@ -41,7 +41,8 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
         cpus_online=online,
         cores=cores,
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
-        isolated=cpus.read_isolated(root, online),
+        # CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
+        isolated=online & (sysfs.cpus(f"{root}{cpus.CPU_DIR}/isolated") or cpuset.EMPTY),
         quotas=tuple(cgroup.read_quotas(root)),
         l3=l3,
         kinds=cpus.read_kinds(root, cores, l3),

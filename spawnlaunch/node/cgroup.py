@@ -54,7 +54,11 @@ def read(root: str, online: cpuset.CpuSet) -> Limits:
     Where the mask has all CPUs online, the cpuset removes none, and is not read.
     """
     status = sysfs.fields(f"{root}/proc/self/status", ":")
-    mask, mems = _listed(status, "Cpus_allowed_list"), _listed(status, "Mems_allowed_list")
+    listed: dict[str, cpuset.CpuSet] = {}
+    for name in ("Cpus_allowed_list", "Mems_allowed_list"):
+        with suppress(KeyError, cpuset.CpuSetError):
+            listed[name] = cpuset.parse(status[name])
+    mask, mems = listed.get("Cpus_allowed_list"), listed.get("Mems_allowed_list")
     if root == "":
         with suppress(AttributeError, OSError):  # the system has no such call, or refuses it
             mask = frozenset(machine.sched_getaffinity(0))
@@ -63,13 +67,6 @@ def read(root: str, online: cpuset.CpuSet) -> Limits:
     places = directories(root, "cpuset")
     cpus = _first(places, CPUS)
     return Limits(mask, cpus, _first(places, MEMS) if mems is None else mems)
-
-
-def _listed(status: dict[str, str], name: str) -> frozenset[int] | None:
-    try:
-        return cpuset.parse(status[name]) if name in status else None
-    except cpuset.CpuSetError:
-        return None
 
 
 def _first(places: list[str], names: tuple[str, ...]) -> cpuset.CpuSet | None:
@@ -81,37 +78,37 @@ def directories(root: str, controller: str, process: str = "self") -> list[str]:
     """The directories with a controller's files: the process's group, then its parents.
 
     The controller "" is version 2 itself.
-
-    In a container the path in /proc/self/cgroup may be the host's, while the container's own group
-    is mounted, with the groups below it.
     """
-    path = _group(root, controller, process)
     found = []
-    for mount, top in _mounts(root, controller):
-        below = _below(path, top)
-        found.append(f"{root}{mount}{below}")
+    for mount, below in _groups(root, controller, process):
+        found.append(f"{mount}{below}")
         while below.startswith("/"):
             below = below.rpartition("/")[0]
-            found.append(f"{root}{mount}{below}")
+            found.append(f"{mount}{below}")
     return found
 
 
-def _below(path: str | None, top: str) -> str:
-    """A group's path below the mounted group; unchanged where the mounted group is not above it."""
-    path, top = (path or "").rstrip("/"), top.rstrip("/")
-    return path[len(top) :] if f"{path}/".startswith(f"{top}/") else path
+def _groups(root: str, controller: str, process: str = "self") -> list[tuple[str, str]]:
+    """The mount points of a controller, each with the path of a process's group below it.
 
-
-def _group(root: str, controller: str, process: str = "self") -> str | None:
-    """The group of a process, from a line such as `3:cpuset:/slurm/job_1`, `0::/` in version 2."""
-    groups: dict[str, str] = {}
+    The path comes from a line such as `3:cpuset:/slurm/job_1`, `0::/` in version 2. In a container
+    it may be the host's, while the container's own group is mounted, with the groups below it: then
+    the path is unchanged.
+    """
+    paths: dict[str, str] = {}
     for line in (sysfs.text(f"{root}/proc/{process}/cgroup") or "").splitlines():
         if line.count(":") >= 2:
             _, controllers, path = line.split(":", 2)
-            groups |= dict.fromkeys(controllers.split(","), path)
-    found = groups.get(controller, groups.get(""))
-    if found is None and controller == "cpuset":
-        return sysfs.text(f"{root}/proc/self/cpuset")
+            paths |= dict.fromkeys(controllers.split(","), path)
+    own = paths.get(controller, paths.get(""))
+    if own is None and controller == "cpuset":
+        own = sysfs.text(f"{root}/proc/self/cpuset")
+    own = (own or "").rstrip("/")
+    found = []
+    for mount, top in _mounts(root, controller):
+        top = top.rstrip("/")
+        below = own[len(top) :] if f"{own}/".startswith(f"{top}/") else own
+        found.append((f"{root}{mount}", below))
     return found
 
 
@@ -188,10 +185,9 @@ def _members(group: str) -> Iterator[int]:
 def memory_kills() -> MemoryKills | None:
     """The count of this process's group; None where the kernel does not show it.
 
-    In a container it is the mounted group's: see `directories`.
+    In a container it is the mounted group's: see `_groups`.
     """
-    group, mounts = _group("", "memory"), _mounts("", "memory")
-    for place in (f"{mount}{at}" for mount, top in mounts for at in (_below(group, top), "")):
+    for place in (f"{mount}{at}" for mount, below in _groups("", "memory") for at in (below, "")):
         for events, limit in MEMORY:
             count = sysfs.fields(f"{place}/{events}").get("oom_kill", "")
             if reading.is_number(count):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
+CAPACITY, HIGHEST_KHZ = "cpu_capacity", "cpufreq/cpuinfo_max_freq"  # of a CPU
 KINDS_OF_INTEL = ("cpu_core", "cpu_atom", "cpu_lowpower")  # the fastest first
 NODE_DIR = "/sys/devices/system/node"
 NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
@@ -47,14 +48,6 @@ def read_online(root: str) -> cpuset.CpuSet:
     return listed
 
 
-def read_isolated(root: str, online: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The CPUs that isolcpus= or a cpuset's isolated partition has taken from the scheduler.
-
-    CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
-    """
-    return online & (sysfs.cpus(f"{root}{CPU_DIR}/isolated") or cpuset.EMPTY)
-
-
 def read_cores(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
     """The hardware threads of each core; a CPU that no file names is a core."""
     base = f"{root}{CPU_DIR}/cpu"
@@ -72,8 +65,21 @@ def read_packages(root: str, online: cpuset.CpuSet) -> tuple[cpuset.CpuSet, ...]
 
 
 def read_l3(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
-    """The groups of CPUs that share a level 3 cache; some CPUs of hybrid parts have none."""
-    l3 = _groups(online, lambda cpu: _l3_lists(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
+    """The groups of CPUs that share a level 3 cache; some CPUs of hybrid parts have none.
+
+    index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
+    one more level, numbers its caches in another way.
+    """
+
+    def lists_of(cpu: int) -> list[str]:
+        cache, index = f"{root}{CPU_DIR}/cpu{cpu}/cache", "index3"
+        if sysfs.number(f"{cache}/{index}/level") != L3_LEVEL:
+            others = (name for name in sorted(sysfs.names(cache)) if name != index)
+            is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
+            index = next(is_l3, "")
+        return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
+
+    l3 = _groups(online, lists_of)
     if not l3 and not sysfs.names(f"{root}{CPU_DIR}/cpu{min(online)}/cache"):
         warnings.append(
             f"{CPU_DIR}/cpu*/cache is missing: cores are divided without regard to L3 groups"
@@ -94,77 +100,47 @@ def _groups(
     return tuple(groups)
 
 
-def _l3_lists(cache: str) -> list[str]:
-    """The files, below a CPU's directory `cache`, that list the CPUs with the same level 3 cache.
-
-    index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
-    one more level, numbers its caches in another way.
-    """
-    index: str | None = "index3"
-    if sysfs.number(f"{cache}/{index}/level") != L3_LEVEL:
-        others = (name for name in sorted(sysfs.names(cache)) if name != index)
-        is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
-        index = next(is_l3, None)
-    return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
-
-
 # Cores that differ in speed
 
 
 def read_kinds(
     root: str, cores: Sequence[cpuset.CpuSet], l3: Sequence[cpuset.CpuSet]
 ) -> tuple[hardware.Kind, ...]:
-    """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown."""
-    return (
-        _kinds_of_intel(root, cpuset.EMPTY.union(*cores), l3)
-        or _by_speed(root, cores, "cpu_capacity", "capacity {}".format)
-        or _by_speed(root, cores, "cpufreq/cpuinfo_max_freq", _in_mhz)
-    )
+    """The kinds of cores, the fastest first; empty where there is one kind, or it is unknown.
 
-
-def _kinds_of_intel(
-    root: str, online: cpuset.CpuSet, l3: Sequence[cpuset.CpuSet]
-) -> tuple[hardware.Kind, ...]:
-    """The kinds of Intel's hybrid processors; cores of cpu_atom without L3 are low-power cores."""
+    On hybrid processors of Intel cores of cpu_atom without L3 are low-power cores.
+    """
+    online, with_l3 = cpuset.EMPTY.union(*cores), cpuset.EMPTY.union(*l3)
     fast, small, low = (
         (sysfs.cpus(f"{root}/sys/devices/{name}/cpus") or cpuset.EMPTY) & online
         for name in KINDS_OF_INTEL
     )
-    if not fast:
-        return ()
-    with_l3 = cpuset.EMPTY.union(*l3)
     if fast & with_l3:
         small, low = small & with_l3, low | small - with_l3
-    found = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
-    return _if_several([hardware.Kind(name, cpus) for name, cpus in found if cpus])
+    of_intel = zip(KINDS_OF_INTEL, (fast, small, low), strict=True)
+    kinds = [hardware.Kind(name, cpus) for name, cpus in of_intel if fast and cpus]
+    for file in (CAPACITY, HIGHEST_KHZ):
+        kinds = kinds if len(kinds) > 1 else _kinds_by_speed(root, cores, file)
+    return tuple(kinds) if len(kinds) > 1 else ()
 
 
-def _by_speed(
-    root: str, cores: Sequence[cpuset.CpuSet], file: str, named: Callable[[int], str]
-) -> tuple[hardware.Kind, ...]:
+def _kinds_by_speed(root: str, cores: Sequence[cpuset.CpuSet], file: str) -> list[hardware.Kind]:
     """The kinds by a number in a file of each core's first CPU; empty where a file is missing."""
     speeds: dict[int, cpuset.CpuSet] = {}
     for core in cores:
         speed = sysfs.number(f"{root}{CPU_DIR}/cpu{min(core)}/{file}")
         if not speed:
-            return ()
+            return []
         speeds[speed] = speeds.get(speed, cpuset.EMPTY) | core
     kinds: list[hardware.Kind] = []
     slowest = max(speeds) + 1  # that is of the last kind
     for speed in sorted(speeds, reverse=True):
         if speed < slowest:
-            kinds.append(hardware.Kind(named(speed), cpuset.EMPTY))
+            name = f"capacity {speed}" if file == CAPACITY else f"{speed / 1000:.0f} MHz"
+            kinds.append(hardware.Kind(name, cpuset.EMPTY))
             slowest = int(ALIKE * speed)
         kinds[-1] = kinds[-1]._replace(cpus=kinds[-1].cpus | speeds[speed])
-    return _if_several(kinds)
-
-
-def _if_several(kinds: Sequence[hardware.Kind]) -> tuple[hardware.Kind, ...]:
-    return tuple(kinds) if len(kinds) > 1 else ()
-
-
-def _in_mhz(khz: int) -> str:
-    return f"{khz / 1000:.0f} MHz"
+    return kinds
 
 
 # NUMA nodes
@@ -172,17 +148,24 @@ def _in_mhz(khz: int) -> str:
 
 def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[hardware.Numa, ...]:
     """The NUMA nodes below `root` in the order of their ids, with their online CPUs only."""
-    base = root + NODE_DIR
+    base, gpus = root + NODE_DIR, root + NVIDIA_GPUS
     ids = sysfs.numbers(base, "node")
     if not ids:
         warnings.append(f"{NODE_DIR} is missing: NUMA nodes are not known")
     paths = [f"{base}/node{id}" for id in ids]
     cpus = [online & (sysfs.cpus(f"{p}/cpulist", f"{p}/cpumap") or cpuset.EMPTY) for p in paths]
-    gpu_memory = cpuset.EMPTY if all(cpus) else _gpu_memory_nodes(root)
+    # The nodes that are an NVIDIA GPU's memory, from lines such as `Node:  255`.
+    of_gpus = {
+        sysfs.fields(f"{gpus}/{gpu}/numa_status", ":").get("Node")
+        for gpu in (sysfs.names(gpus) if not all(cpus) else ())
+    }
     nodes = []
     for id, path, own in zip(ids, paths, cpus, strict=True):
-        memory = _memory(path, id)
-        without_cpus = "gpu" if id in gpu_memory else "memory" if memory else "empty"
+        # From a line `Node 0 MemTotal:  131573308 kB`.
+        content = sysfs.text(f"{path}/meminfo") or ""
+        words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
+        memory = int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
+        without_cpus = "gpu" if str(id) in of_gpus else "memory" if memory else "empty"
         distances = _distances(base, path, ids) if len(ids) > 1 else ((id, 10),)
         nodes.append(hardware.Numa(id, own, memory, distances, "cpu" if own else without_cpus))
     return tuple(nodes)
@@ -197,17 +180,3 @@ def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], .
     row = [int(word) for word in words if reading.is_number(word)]
     columns = ids if len(row) == len(ids) else sorted(sysfs.cpus(f"{base}/online") or ids)
     return tuple(zip(columns, row, strict=True)) if len(row) == len(columns) else ()
-
-
-def _memory(path: str, id: int) -> int | None:
-    """The MemTotal of a node in bytes, from a line `Node 0 MemTotal:  131573308 kB`."""
-    content = sysfs.text(f"{path}/meminfo") or ""
-    words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
-    return int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
-
-
-def _gpu_memory_nodes(root: str) -> frozenset[int]:
-    """The NUMA nodes that are an NVIDIA GPU's memory, from lines such as `Node:  255`."""
-    base = root + NVIDIA_GPUS
-    said = [sysfs.fields(f"{base}/{g}/numa_status", ":").get("Node", "") for g in sysfs.names(base)]
-    return frozenset(int(node) for node in said if reading.is_number(node))

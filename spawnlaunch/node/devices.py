@@ -1,34 +1,24 @@
-"""Read the devices of all vendors, in the order of their addresses, and the network adapters.
-
-Display adapters of other vendors (the ASPEED or Matrox part of a server's management controller)
-are not devices, even with the PCI class of one.
-"""
+"""Read the devices of all vendors with their places, and the network adapters."""
 
 from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import cpus, hardware, pci, sysfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "google")
+from spawnlaunch.node import hardware, pci, sysfs, vendors
 
 # Classes of high-speed adapters: InfiniBand, RoCE and EFA in the first, Slingshot in the second.
 _NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
 
 
 def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.Device, ...]:
-    """The devices with their places; partitions of one address keep their runtime's order.
+    """The devices in the order of their addresses; partitions of one keep their runtime's order.
 
     `dev` is the directory of device files, None for a snapshot. The runtime's numbers count the
     devices of its vendor that it may open.
     """
     found: list[hardware.Device] = []
-    counts = dict.fromkeys(VENDORS, 0)
-    for device in _of_all_vendors(bus, dev, warnings):
+    counts = dict.fromkeys(hardware.VENDORS, 0)
+    for device in vendors.read(bus, dev, warnings):
         can_be_seen = device.usable is not False
         found.append(device._replace(ordinal=counts[device.vendor] if can_be_seen else None))
         counts[device.vendor] += can_be_seen
@@ -37,8 +27,7 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
     places = {address: bus.place(address) for address in addresses}
     models = {each: sysfs.text(f"{bus.root}{pci.DEVICES}/{each}/device") for each in addresses}
     usable = dict.fromkeys(device.address for device in found if device.usable is not False)
-    lost = [address for address in usable if places[address][1] is None]
-    if lost:
+    if lost := [address for address in usable if places[address][1] is None]:
         warnings.append(
             f"which CPUs are next to {', '.join(lost)} is not known (numa_node is -1, missing, or "
             "without CPUs here, or PCI does not show the device)"
@@ -49,36 +38,6 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
             number=number, numa=numa, local_cpus=local_cpus, model=models[device.address]
         )
     return tuple(found)
-
-
-def _of_all_vendors(
-    bus: pci.Bus, dev: str | None, warnings: list[str]
-) -> Iterator[hardware.Device]:
-    """Yield each vendor's devices in its runtime's order; a snapshot may lack a vendor's id."""
-    vendors = {function.vendor for function in bus.graphics}
-    if vendors & {pci.NVIDIA, None} or _is_nvidia_elsewhere(bus.root):
-        from spawnlaunch.node import nvidia
-
-        yield from nvidia.read(bus, dev)
-    if pci.AMD in vendors or os.path.isdir(bus.root + sysfs.KFD_NODES):
-        from spawnlaunch.node import amd
-
-        yield from amd.read(bus, dev, warnings)
-    if pci.INTEL in vendors:
-        from spawnlaunch.node import intel
-
-        yield from intel.read(bus, dev)
-    if {function.vendor for function in bus.functions} & {pci.HABANA, pci.HUAWEI, pci.GOOGLE}:
-        from spawnlaunch.node import accelerators
-
-        yield from accelerators.read(bus, dev)
-
-
-def _is_nvidia_elsewhere(root: str) -> bool:
-    """Whether the driver or device files may show NVIDIA devices that PCI does not show."""
-    named = sysfs.names(root + cpus.NVIDIA_GPUS)
-    files = ("nvidia", "nvhost-gpu", "nvgpu")  # see `nvidia`
-    return bool(named) or any(name.startswith(files) for name in sysfs.names(f"{root}/dev"))
 
 
 def read_nics(bus: pci.Bus) -> tuple[hardware.Nic, ...]:

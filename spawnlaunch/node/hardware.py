@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from spawnlaunch.base import cpuset, records
 
+# In the order in which workers use them, where a node has devices of several.
+VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "google")
+
 
 class Numa(records.NamedTuple):
     """A NUMA node of the kernel."""
@@ -25,7 +28,7 @@ class Device(records.NamedTuple):
     # The PCI address as sysfs writes it, 0000:c1:00.0; partitions and tiles share one. Where no
     # address is known, the device file: /dev/nvidia0.
     address: str
-    vendor: str  # "nvidia", "amd", "intel", "habana", "huawei" or "google"
+    vendor: str  # one of VENDORS
     kind: str = "gpu"  # or "partition" or "tile"
     ordinal: int | None = None  # its number in the vendor's runtime; None: it sees no such device
     numa: int | None = None  # NUMA node; None: the firmware does not name it

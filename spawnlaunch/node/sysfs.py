@@ -10,8 +10,6 @@ import os
 
 from spawnlaunch.base import cpuset, machine, reading
 
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # of AMD's compute driver
-
 # The ends of the names of files with a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
 # Other files have lists; a few old kernels and snapshots have the masks only.
 _MASKS = ("_siblings", "map", "local_cpus")
@@ -83,13 +81,3 @@ def numbers(path: str, prefix: str) -> list[int]:
     start = len(prefix)
     ends = (name[start:] for name in names(path) if name.startswith(prefix))
     return sorted(int(end) for end in ends if reading.is_number(end))
-
-
-def may_open(dev: str | None, minor: int | None) -> bool | None:
-    """Whether this process may open the render node below `dev`; None: not known.
-
-    access(2) checks the control group too (inode_permission in fs/namei.c of the kernel).
-    """
-    if dev is None or minor is None:
-        return None
-    return machine.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)

@@ -19,12 +19,11 @@ whole list as empty; the Level Zero specification.
 from __future__ import annotations
 
 from spawnlaunch.base import reading, records
-from spawnlaunch.node import hardware
-from spawnlaunch.node.devices import VENDORS
+from spawnlaunch.node import hardware, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TypeAlias
 
     Seen: TypeAlias = "tuple[Sequence[Slot], list[str], list[str]]"
@@ -92,22 +91,23 @@ def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None =
         asked = environ.get(DEVICES_OF, "")
     devices = [device for device in node.devices if device.vendor == asked] or node.devices
     usable = [device for device in devices if device.usable is not False]
-    present = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in devices)]
-    vendors = [vendor for vendor in present if any(d.vendor == vendor for d in usable)]
-    if not vendors:
+    present = [vendor for vendor in hardware.VENDORS if any(d.vendor == vendor for d in devices)]
+    open_to_us = [vendor for vendor in present if any(d.vendor == vendor for d in usable)]
+    if not open_to_us:
         return _none_visible(devices, present, environ)._replace(asked=asked)
-    warnings = [_closed(devices, vendor) for vendor in present[: present.index(vendors[0])]]
-    if len(vendors) > 1:
-        warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
-    mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
-    see = OF_VENDORS.get(vendors[0], _by_accelerator)
+    chosen = open_to_us[0]
+    warnings = [_closed(devices, vendor) for vendor in present[: present.index(chosen)]]
+    if len(open_to_us) > 1:
+        warnings.append(f"devices of {' and '.join(open_to_us)}: those of {chosen} are taken")
+    mine = sorted((d for d in usable if d.vendor == chosen), key=lambda d: d.ordinal or 0)
+    see = OF_VENDORS.get(chosen, _by_accelerator)
     slots, variables, names = see(mine, environ, warnings)
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
     names = names or _entries(environ.get(variable, ",".join(map(str, range(len(slots))))))
     meant = _mend(warnings, [name for name in variables if name in environ], environ, len(mine))
     seen = Visible(
-        numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, vendors[0], asked,
+        numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, chosen, asked,
         meant=meant,
     )  # fmt: skip
     return seen if slots else _none_selected(node, environ, seen, len(mine))
@@ -136,12 +136,35 @@ def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str],
         for name in names:
             if not line.startswith(f"{name}={environ[name]}: "):
                 continue
-            from spawnlaunch.node import meant
-
-            if found := meant.devices(environ[name], count):
-                warnings[i] = f"{line}; type export {name}={found}"
+            if found := corrected(environ[name], count):
+                warnings[i] = f"{line}; export {name}={found}"
                 return f"{name}={found}"
     return ""
+
+
+def corrected(value: str, count: int) -> str:
+    """Return the list that a value means, of the numbers of `count` devices; "": not certain.
+
+    >>> corrected("0-2", 4), corrected("ALL", 2), corrected("['0' 1]", 2), corrected("hip:1", 2)
+    ('0,1,2', '0,1', '0,1', '1')
+    >>> corrected("NoDevFiles", 4), corrected("0-7", 4), corrected("0,0", 4)
+    ('', '', '')
+    """
+    import re  # few variables have such a value
+
+    if value.strip().lower() in ("all", "any", "*"):
+        return ",".join(map(str, range(count)))
+    plain = re.sub(r"[\s\[\]{}()\"']+", " ", value)
+    plain = re.sub(r"(?i)(cuda|gpu|hip|rocm|xpu|npu|device|dev)[:_=]?(?=\d)", "", plain)
+    plain = re.sub(r"\s*(-|\.\.)\s*", "-", plain)
+    found: list[int] = []
+    for entry in re.findall(r"[^,;:|\s]+", plain):
+        span = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", entry)
+        if span is None:
+            return ""
+        found += range(int(span[1]), int(span[2] or span[1]) + 1)
+    is_list = found and max(found) < count and len(set(found)) == len(found)
+    return ",".join(map(str, found)) if is_list else ""
 
 
 def _counted(count: int, vendor: str) -> str:
@@ -157,17 +180,13 @@ def counting_cpus(seen: Visible, why: str) -> Visible:
 
 def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
     """The line for a vendor with devices of which this process can open none."""
-    file = _FILES.get(vendor, "")
-    if not file:
-        from spawnlaunch.node import accelerators
-
-        file = f"/dev/{accelerators.BY_VENDOR[vendor].files[0]}<N>"
+    file = _FILES.get(vendor) or f"/dev/{vendors.BY_VENDOR[vendor].files[0]}<N>"
     count = sum(1 for device in devices if device.vendor == vendor)
     return f"no {file} can be opened for {_counted(count, vendor)}"
 
 
 def _none_visible(
-    devices: Sequence[hardware.Device], vendors: Sequence[str], environ: Mapping[str, str]
+    devices: Sequence[hardware.Device], present: Sequence[str], environ: Mapping[str, str]
 ) -> Visible:
     """The result where no device can be used, or where only a variable names some.
 
@@ -175,16 +194,18 @@ def _none_visible(
     """
     variable = next((name for name in DEVICE_LISTS if name in environ), "")
     if devices:
-        why = _closed(devices, vendors[0])
-        return Visible((), variable, (why,), vendor=vendors[0], why=why)
+        why = _closed(devices, present[0])
+        return Visible((), variable, (why,), vendor=present[0], why=why)
     if not variable:
         return Visible((), variable, ())
     value = environ[variable]
     seen = f"{variable}={value} names devices, and /sys shows none on this node"
     tokens = _entries(value)
-    names = tuple(tokens[: [*map(is_device, tokens), False].index(False)])
+    # The entries before the first that can be no device, as -1 and Slurm's NoDevFiles.
+    can_be = [each[:1].isdigit() or each.upper().startswith(UUIDS) for each in tokens]
+    names = tuple(tokens[: [*can_be, False].index(False)])
     said = [seen] if names else []
-    if value.strip().lower() != "all" and any(not is_one(each) for each in tokens):
+    if value.strip().lower() != "all" and any(not _is_one(each) for each in tokens):
         said = [f"{variable}={value}: this is no list of devices, with commas"]
     meant = _mend(said, [variable], environ, MOST_DEVICES)
     return Visible((), variable, tuple(said), names, variable, meant=meant)
@@ -197,7 +218,25 @@ def _none_visible(
 def _by_cuda(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> Seen:
-    slots = _in_cuda_order(base, environ.get(CUDA_ORDER), warnings)
+    """CUDA numbers devices by address, unless the user sets another order.
+
+    Workers get CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's own default puts the fastest first, which
+    matters where the devices are of several models.
+    """
+    slots: Sequence[Slot] = base
+    order = environ.get(CUDA_ORDER, "PCI_BUS_ID")
+    if len({device.model for device in base}) > 1:
+        if order == "PCI_BUS_ID":
+            warnings.append(
+                "the devices are not all of one model: they are numbered by PCI address "
+                f"({CUDA_ORDER}=PCI_BUS_ID), not the fastest first"
+            )
+        else:
+            slots = [None] * len(base)
+            warnings.append(
+                f"{CUDA_ORDER}={order} numbers devices of several models in an order that is not "
+                "known here; set it to PCI_BUS_ID"
+            )
     if CUDA in environ:
         slots = _listed(CUDA, environ[CUDA], slots, warnings)
         # A process sees one slice, even if the variable lists several (NVIDIA MIG user guide).
@@ -207,29 +246,6 @@ def _by_cuda(
                 "--virtual-local-rank gives each rank one"
             )
     return slots, [CUDA], []
-
-
-def _in_cuda_order(
-    base: Sequence[hardware.Device], order: str | None, warnings: list[str]
-) -> Sequence[Slot]:
-    """The devices as CUDA numbers them: by address, unless the user sets another order.
-
-    Workers get CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's own default puts the fastest first, which
-    matters where the devices are of several models.
-    """
-    if len({device.model for device in base}) == 1:
-        return base
-    if order in (None, "PCI_BUS_ID"):
-        warnings.append(
-            "the devices are not all of one model: they are numbered by PCI address "
-            f"({CUDA_ORDER}=PCI_BUS_ID), not the fastest first"
-        )
-        return base
-    warnings.append(
-        f"{CUDA_ORDER}={order} numbers devices of several models in an order that is not known "
-        "here; set it to PCI_BUS_ID"
-    )
-    return [None] * len(base)
 
 
 def _by_rocm(
@@ -283,9 +299,7 @@ def _by_level_zero(
 def _by_accelerator(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> Seen:
-    from spawnlaunch.node import accelerators
-
-    kind = accelerators.BY_VENDOR[base[0].vendor]
+    kind = vendors.BY_VENDOR[base[0].vendor]
     slots: Sequence[Slot] = base
     if kind.variable in environ:
         slots = base if kind.by_position else [None] * len(base)
@@ -303,8 +317,12 @@ def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | No
 def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
     """The devices of `base`, which is in the runtime's order, that the variable's value lists."""
     chosen: list[Slot] = []
+    # CUDA's first entry decides between numbers and UUIDs; a list ends before an entry of the other
+    # kind (seen on an H100).
+    has_uuids = value.strip().startswith(UUIDS)
     for token in _entries(value):
-        found = () if _is_of_another_kind(variable, value, token) else _named(variable, token, base)
+        is_of_another_kind = variable == CUDA and token.startswith(UUIDS) != has_uuids
+        found = () if is_of_another_kind else _named(variable, token, base)
         if not found:
             if token not in _HIDES_ALL:
                 warnings.append(
@@ -319,19 +337,14 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
             )
             return chosen if variable == ROCR else []
         chosen += found
-        if not is_one(token):
+        if not _is_one(token):
             warnings.append(
                 f"{variable}={value}: {token!r} is no list, and a runtime reads one device of it"
             )
     return chosen
 
 
-def is_device(entry: str) -> bool:
-    """Whether an entry of a list can be a device; -1 and Slurm's NoDevFiles cannot."""
-    return entry[:1].isdigit() or entry.upper().startswith(UUIDS)
-
-
-def is_one(entry: str) -> bool:
+def _is_one(entry: str) -> bool:
     """Whether an entry is one number, perhaps with letters after it, or one word.
 
     0-1 and '0 1' look like several.
@@ -341,14 +354,6 @@ def is_one(entry: str) -> bool:
 
 def _entries(value: str) -> list[str]:
     return [entry.strip() for entry in value.split(",")]
-
-
-def _is_of_another_kind(variable: str, value: str, token: str) -> bool:
-    """Whether an entry of CUDA's list is a number after a UUID, or the reverse (seen on an H100).
-
-    CUDA ends the list there: its first entry decides between numbers and UUIDs.
-    """
-    return variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS)
 
 
 def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
@@ -361,24 +366,15 @@ def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
     entry = case(token)
     is_slice = entry.startswith("MIG-")
     uuid = entry.removeprefix("MIG-").split("/")[0] if is_slice else entry
-    if uuid.startswith("GPU-"):
-        return _with_uuid(uuid, base, case)
+    an_unknown_one = base if len(base) < 2 else [None]
+    if uuid.startswith("GPU-"):  # the beginning of one UUID, which may be that of a device
+        known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
+        matches = [device for device, full in known if full.startswith(uuid)]
+        if len(matches) == 1:
+            return matches
+        return () if matches or len(known) == len(base) else an_unknown_one
     if is_slice:
-        return _one_of(base)
+        return an_unknown_one
     rest = token.removeprefix("+")  # the C library's strtoul reads the digits at the beginning
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return base[int(digits) :][:1] if reading.is_number(digits) else ()
-
-
-def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
-    """The only device with a UUID that begins so; else perhaps one with an unknown UUID."""
-    known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
-    matches = [device for device, uuid in known if uuid.startswith(beginning)]
-    if len(matches) == 1:
-        return matches
-    return () if matches or len(known) == len(base) else _one_of(base)
-
-
-def _one_of(base: Sequence[Slot]) -> Sequence[Slot]:
-    """Return a slot for an unknown device of these: None where there are several."""
-    return base if len(base) < 2 else [None]

@@ -40,7 +40,7 @@ from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.cli import active, flags
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import exits, failures
+from spawnlaunch.outcome import failures
 from spawnlaunch.workers import environment, files, launches
 
 TYPE_CHECKING = False
@@ -85,9 +85,9 @@ def announced(
 
 def still_stopped(ranks: Iterable[int], launch: launches.Launch) -> str:
     """The line for workers that have been stopped for --hang-timeout."""
-    who, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
-    are = "is" if len(who) == 1 else "are"
-    return f"{_ranks(who)} on {launch.hostname} {are} stopped, for {limit} now"
+    stopped, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
+    are = "is" if len(stopped) == 1 else "are"
+    return f"{_ranks(stopped)} on {launch.hostname} {are} stopped, for {limit} now"
 
 
 def ended_early(cause: failures.Cause, request: flags.Request) -> str:
@@ -95,52 +95,55 @@ def ended_early(cause: failures.Cause, request: flags.Request) -> str:
     return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
-def summary(result: exits.LaunchResult, hostname: str) -> Iterator[str]:
+def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
     """The report of a launch that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
     if cause and first and first.code > 0:
-        are_alike = listed and all(one.code == first.code for one in listed)
+        are_alike = listed and all(exited.code == first.code for exited in listed)
         if are_alike or (first.code == errors.WRONG_USE and all(map(_is_refused, listed))):
             yield _all_alike(cause, result)
             return
     if cause and first:
         first_of = " first" if listed else ""
         yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
-    width = len(str(max((one.rank for one in result.exits), default=0)))
-    for one in listed:
-        yield f"  {failures.worker(one.rank, hostname, one.pid, width)} {_how(one)}"
+    width = len(str(max((exited.rank for exited in result.exits), default=0)))
+    for exited in listed:
+        who = failures.worker(exited.rank, hostname, exited.pid, width)
+        yield f"  {who} {_end_of_other(exited)}"
     if first:
         yield from _memory_of(first)
     elif cause and cause.oom:
         yield cause.oom
 
 
-def _listed(result: exits.LaunchResult) -> list[exits.WorkerExit]:
+def _listed(result: failures.LaunchResult) -> list[failures.WorkerExit]:
     """The other ranks beside the first failure; where there is none, those that ended otherwise.
 
     In the latter case workers that ended with status 0 or by the launcher's signal are not listed;
     those that had to be killed have been named.
     """
     first = result.first_failure
-    others = sorted(one for one in result.exits if one != first)
+    others = sorted(exited for exited in result.exits if exited != first)
     if first:
         return others
-    are_alike = len({one.code for one in others}) < 2
-    return [] if are_alike else [one for one in others if one.code not in (0, -one.sent)]
+    are_alike = len({exited.code for exited in others}) < 2
+    return (
+        [] if are_alike else [exited for exited in others if exited.code not in (0, -exited.sent)]
+    )
 
 
-def _is_refused(one: exits.WorkerExit) -> bool:
+def _is_refused(exited: failures.WorkerExit) -> bool:
     """Whether a rank met the first failure's error, or was ended before it could."""
-    return one.code == errors.WRONG_USE or _is_stopped(one)
+    return exited.code == errors.WRONG_USE or _is_stopped(exited)
 
 
-def _all_alike(cause: failures.Cause, result: exits.LaunchResult) -> str:
+def _all_alike(cause: failures.Cause, result: failures.LaunchResult) -> str:
     """The one line for all ranks, which have ended by the same error."""
-    others = [one.rank for one in result.exits if one != result.first_failure]
+    others = [exited.rank for exited in result.exits if exited != result.first_failure]
     first_of = " first" if others else ""
     line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
-    if len({one.code for one in result.exits}) == 1 < len(result.exits):
+    if len({exited.code for exited in result.exits}) == 1 < len(result.exits):
         return f"{line}, and so did all other ranks"
     return f"{line}; the launcher stopped {_ranks(sorted(others))}" if others else line
 
@@ -149,7 +152,7 @@ def after_restarts(n: int) -> str:
     return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
-def _memory_of(first: exits.WorkerExit) -> Iterator[str]:
+def _memory_of(first: failures.WorkerExit) -> Iterator[str]:
     """The memory that a rank had used, if a SIGKILL ended it and memory may be the reason."""
     if not first.used or first.code != -signal.SIGKILL or first.sent:
         return
@@ -175,20 +178,22 @@ def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills |
     )
 
 
-def _how(one: exits.WorkerExit) -> str:
+def _end_of_other(exited: failures.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
-    if one.left:
+    if exited.is_unreaped:
         return "could not be killed"
-    if _is_stopped(one):
-        return "was stopped by the launcher" + " (SIGKILL)" * (one.code == -signal.SIGKILL)
-    told = f" after {failures.signal_name(one.sent)} from the launcher" if one.sent else ""
-    return failures.how_it_ended(one.code) + told
+    if _is_stopped(exited):
+        return "was stopped by the launcher" + " (SIGKILL)" * (exited.code == -signal.SIGKILL)
+    words = failures.end_in_words(exited.code)
+    if exited.sent:
+        words += f" after {failures.signal_name(exited.sent)} from the launcher"
+    return words
 
 
-def _is_stopped(one: exits.WorkerExit) -> bool:
+def _is_stopped(exited: failures.WorkerExit) -> bool:
     """Whether the launcher's signal ended the worker."""
-    ours = (-one.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
-    return bool(one.sent) and not one.left and one.code in ours
+    codes = (-exited.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
+    return bool(exited.sent) and not exited.is_unreaped and exited.code in codes
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -199,10 +204,10 @@ def _ranks(ranks: Sequence[int]) -> str:
 # Files and output that tell of a worker's failure
 
 
-def last_words(failure: exits.WorkerExit) -> str | None:
+def last_words(failure: failures.WorkerExit) -> str | None:
     """The traceback or the last output of a failed worker; None where neither is kept."""
     words = traceback_in(read(failure.error_file))
-    return words[-TAIL_BYTES:] if words else _said_last(failure)
+    return words[-TAIL_BYTES:] if words else _last_output(failure)
 
 
 def traceback_in(record: Any) -> str | None:
@@ -232,13 +237,13 @@ def read(path: str | None) -> Any:
         return None
 
 
-def _said_last(failure: exits.WorkerExit) -> str | None:
+def _last_output(failure: failures.WorkerExit) -> str | None:
     """The last lines that a worker wrote to its stderr, to whichever file that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
     else:
-        found = reading.end_of_file(failure.stderr, TAIL_BYTES) if failure.stderr else None
-        text, is_all = found or ("", True)
+        content = reading.end_of_file(failure.stderr, TAIL_BYTES) if failure.stderr else None
+        text, is_all = content or ("", True)
         lines = text.splitlines()[not is_all :]
     return "\n".join(lines[-TAIL_LINES:]) or None
 
@@ -254,67 +259,73 @@ def is_shown(words: str, shown: str) -> bool:
     return bool(there) and header in before
 
 
-def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
+def print_last_lines(
+    rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S
+) -> None:
     """Print the last words of a worker."""
     say.say([f"the last lines of rank {rank} on {host}:"], patience_s)
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 
-def say_words(one: exits.WorkerExit, host: str, shown: str | None, patience_s: float) -> None:
+def print_last_words(
+    exited: failures.WorkerExit, host: str, shown: str | None, patience_s: float
+) -> None:
     """Print the last words of a failed worker, and the file that has them.
 
     Words that were `shown` last are left out (None: all were).
     """
-    words = last_words(one)
+    words = last_words(exited)
     if words and shown is not None and not is_shown(words, shown):
-        say_last(one.rank, host, words, patience_s)
-    say_where(one, patience_s)
+        print_last_lines(exited.rank, host, words, patience_s)
+    print_log_place(exited, patience_s)
 
 
-def say_environment(one: exits.WorkerExit, launch: launches.Launch, patience_s: float) -> None:
+def print_environment_hint(
+    exited: failures.WorkerExit, launch: launches.Launch, patience_s: float
+) -> None:
     """Print a hint where a module is missing, and the active environment is not the workers'."""
-    request, is_by_itself = launch.request, one.tail is None and not one.stderr
-    if one.code != 1 or request.program.kind == "program":
+    request, is_by_itself = launch.request, exited.tail is None and not exited.stderr
+    if exited.code != 1 or request.program.kind == "program":
         return
-    words = last_words(one)
+    words = last_words(exited)
     line = active.other(request.python, launch.environ, None if is_by_itself else words or "")
     say.say([line] * bool(line), patience_s)
 
 
-def say_where(one: exits.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
+def print_log_place(exited: failures.WorkerExit, patience_s: float = say.PATIENCE_S) -> None:
     """Name the file with the output of a failed worker, if one was kept."""
-    kept = [(name, path) for name, path in (("stderr", one.stderr), ("stdout", one.stdout))
+    logs = [(name, path) for name, path in (("stderr", exited.stderr), ("stdout", exited.stdout))
             if path not in (None, os.devnull)]  # fmt: skip
-    if kept:
-        name, path = kept[0]
-        say.say([f"the {name} of rank {one.rank} is in {path}"], patience_s)
+    if logs:
+        name, path = logs[0]
+        say.say([f"the {name} of rank {exited.rank} is in {path}"], patience_s)
 
 
 # Files for programs
 
 
 def write_files(
-    result: exits.LaunchResult,
+    result: failures.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] | None = (),
-) -> int:
-    """Write the files that the user asked for; the result is the exit status.
+) -> bool:
+    """Write the files that the user asked for; the result is whether that of --result was.
 
     `elsewhere` is that of `write_result`; None: another node has the file of --result.
     """
-    status, failure = result.status, result.first_failure
-    if launch.result and elsewhere is not None and not write_result(result, launch, elsewhere):
-        status = status or os.EX_IOERR
+    failure, is_written = result.first_failure, True
+    if launch.result and elsewhere is not None:
+        is_written = write_result(result, launch, elsewhere)
     if result.cause and failure and launch.error_file:
         copy_error_file(result.cause, failure, launch.error_file)
-    return status
+    return is_written
 
 
-def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str) -> None:
+def copy_error_file(cause: failures.Cause, failure: failures.WorkerExit, path: str) -> None:
     """Copy the first failure to the error file that the user named, or print why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
-        stack, now = _said_last(failure) or "", str(int(machine.time()))
+        stack, now = _last_output(failure) or "", str(int(machine.time()))
         words = cause.in_words
         extra = {"py_callstack": stack, "timestamp": now}
         record = {"message": {"message": words, "extraInfo": extra}}
@@ -324,7 +335,7 @@ def copy_error_file(cause: failures.Cause, failure: exits.WorkerExit, path: str)
 
 
 def write_result(
-    result: exits.LaunchResult,
+    result: failures.LaunchResult,
     launch: launches.Launch,
     elsewhere: Iterable[tuple[int, int | None]] = (),
 ) -> bool:
@@ -340,7 +351,7 @@ def write_result(
         "run_id": launch.resolution.world.run_id,
         "oom": None,
         "restarts": [_restart(cause) for cause in result.restarted],
-        "ranks": [as_json(one) for one in sorted(result.exits)],
+        "ranks": [as_json(exited) for exited in sorted(result.exits)],
     }
     if cause := result.cause:
         record.update(cause=cause.kind, why=cause.in_words, oom=cause.oom or None)
@@ -351,7 +362,7 @@ def write_result(
     for rank, code in elsewhere:
         status = None if code is None else failures.exit_status(code)
         record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
-    record["ranks"].sort(key=lambda one: one["rank"])
+    record["ranks"].sort(key=lambda exited: exited["rank"])
     return _write(record, launch.result or "", "--result", indent=1)
 
 
@@ -365,17 +376,17 @@ def _restart(cause: failures.Cause) -> dict[str, Any]:
     }
 
 
-def as_json(one: exits.WorkerExit) -> dict[str, Any]:
+def as_json(exited: failures.WorkerExit) -> dict[str, Any]:
     """The end of a rank, and its usage, as JSON; null where that is not known."""
-    used = one.used
+    used = exited.used
     return {
-        "rank": one.rank,
-        "local_rank": one.local_rank,
-        "pid": one.pid,
-        "status": failures.exit_status(one.code),
-        "signal": _signal(one.code),
-        "told": _signal(-one.sent),
-        "seconds": round(one.after_s, 3),
+        "rank": exited.rank,
+        "local_rank": exited.local_rank,
+        "pid": exited.pid,
+        "status": failures.exit_status(exited.code),
+        "signal": _signal(exited.code),
+        "told": _signal(-exited.sent),
+        "seconds": round(exited.life_s, 3),
         "user_seconds": round(used.ru_utime, 3) if used else None,
         "system_seconds": round(used.ru_stime, 3) if used else None,
         "peak_bytes": used.ru_maxrss * MAXRSS_BYTES if used else None,

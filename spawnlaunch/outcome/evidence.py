@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spawnlaunch.base import machine
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, exits, failures
+from spawnlaunch.outcome import endings, failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,27 +27,26 @@ WHOLE_S = 1.0  # the same for a time in whole seconds
 
 
 def judged(
-    one: exits.WorkerExit, host: str, ended: float, kills_before: cgroup.MemoryKills | None
-) -> tuple[exits.WorkerExit, failures.Failure | None]:
+    exited: failures.WorkerExit, host: str, kills_before: cgroup.MemoryKills | None
+) -> tuple[failures.WorkerExit, failures.Failure | None]:
     """Judge the end of a worker that failed: when that began, and whether the failure was its own.
 
-    The result is the worker's record with that time, and its failure, if it was its own. Times, as
-    `ended`, are those of this machine's monotonic clock.
+    The result is the worker's record with that time, and its failure, if it was its own.
     """
-    early_s = one.early_s
-    words = endings.last_words(one) or ""
-    written_s = _written_s(one, machine.monotonic() - ended)
-    is_said = any(each in words for each in ABORTS_WORDS)
-    if one.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
-        written_s = max(written_s, one.said_s - failures.LATE_S)
-    if written_s > one.failed_s:
-        one, early_s = one._replace(failed_s=written_s), 0.0
-    if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # it was told to end before
-        return one, None
+    words = endings.last_words(exited) or ""
+    written_at = _written_at(exited)
+    has_abort_words = any(each in words for each in ABORTS_WORDS)
+    if exited.code == -failures.SIGABRT and has_abort_words:  # its core may have been dumped since
+        written_at = min(written_at, exited.last_output_at + failures.LATE_S)
+    if written_at < exited.failed_between[1]:
+        exited = exited._replace(failed_between=(written_at, written_at))
+    earliest, latest = exited.failed_between
+    if latest >= exited.signalled_at - failures.LATE_S:  # it was told to end before
+        return exited, None
     oom = endings.out_of_memory(kills_before, cgroup.memory_kills())
-    code = UNCAUGHT if one.code == -one.sent else one.code
-    cause = failures.Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
-    return one, failures.Failure(cause, ended - one.failed_s, early_s)
+    code = UNCAUGHT if exited.code == -exited.sent else exited.code
+    cause = failures.Cause("failure", host, exited.rank, code, words, exited.pid or 0, oom)
+    return exited, failures.Failure(cause, latest, latest - earliest)
 
 
 def _time_in(record: Any) -> float | None:
@@ -56,26 +55,27 @@ def _time_in(record: Any) -> float | None:
     It is the beginning of a second, as torch writes no fraction.
     """
     try:
-        found = float(record["message"]["extraInfo"]["timestamp"])
+        seconds = float(record["message"]["extraInfo"]["timestamp"])
     except (TypeError, KeyError, ValueError, OverflowError):
         return None
-    return found if found == found else None  # not nan
+    return seconds if seconds == seconds else None  # not nan
 
 
-def _written_s(one: exits.WorkerExit, since_s: float) -> float:
-    """The seconds from the writing of torch's error file to the worker's end.
+def _written_at(exited: failures.WorkerExit) -> float:
+    """The time at which torch's error file was written, by the monotonic clock.
 
-    They are 0 where there is no file, or no time in it. The end was `since_s` ago. The file's own
-    time counts where it is in the second that the file names, else the end of that second; and
-    never more than the worker's life, as the wall clock may have been set meanwhile.
+    It is the worker's end where there is no file, or no time in it. The file's own time counts
+    where it is in the second that the file names, else the end of that second; and never a time
+    outside the worker's life, as the wall clock may have been set meanwhile.
     """
     try:
-        written = machine.lstat(one.error_file or "").st_mtime
+        written = machine.lstat(exited.error_file or "").st_mtime
     except OSError:
-        return 0.0
-    said = _time_in(endings.read(one.error_file))
-    if said is None:
-        return 0.0
-    latest = said + WHOLE_S
-    when = written if said <= written <= latest else latest
-    return min(max(0.0, machine.time() - since_s - when - TICK_S), one.after_s)
+        return exited.ended_at
+    named = _time_in(endings.read(exited.error_file))
+    if named is None:
+        return exited.ended_at
+    latest = named + WHOLE_S
+    when = written if named <= written <= latest else latest
+    age_s = machine.time() - when - TICK_S
+    return min(max(exited.started_at, machine.monotonic() - age_s), exited.ended_at)

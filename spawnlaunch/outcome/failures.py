@@ -1,4 +1,4 @@
-"""The causes of the end of a launch: one record, one set of kinds, one set of words. Pure.
+"""How workers and launches end, as records, and the causes of that, with their words. Pure.
 
 Also which of several failures was the first, as far as that can be known, and whether a restart may
 mend it. The guard sees the end of a process, which is later than its failure: a core is dumped,
@@ -10,15 +10,17 @@ before an error, an error before an abort, and errors about a lost peer are last
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Sequence
 
 from spawnlaunch.base import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from typing import Literal, TypeAlias
 
-    # The meaning of a text or a number; gang/messages has the values that each may have.
+    # The meaning of a text or a number; multinode/messages has the values that each may have.
     Name: TypeAlias = str  # of a host or a launch; it is printed, and may be in an environment
     Count: TypeAlias = int
     Rank: TypeAlias = int  # -1: none
@@ -61,6 +63,7 @@ VICTIMS_WORDS = (
 
 STUCK_S = 10.0  # after SIGKILL, which ends a process in milliseconds if it is not stuck
 LATE_S = 0.1  # by which a process that watches may run later than another one
+NEVER = float("inf")  # a time that does not come
 MOST_NAMES, MORE = 8, " more"
 
 # Orders of failures, the one that is least a consequence of others first.
@@ -91,7 +94,7 @@ class Cause(records.NamedTuple):
         lost = f" ({names(self.lost)} was lost as well, probably the cause)" if self.lost else ""
         return WORDS[self.kind].format(
             worker=worker(self.rank, self.host, self.pid),
-            how=how_it_ended(self.code) if self.kind == "failure" else self.words,
+            how=end_in_words(self.code) if self.kind == "failure" else self.words,
             after=f" after {self.after_s:.1f} s" if self.after_s else "",
             oom=f"; {self.oom}" if self.oom else "",
             lost=lost,
@@ -142,6 +145,53 @@ class Failure(records.NamedTuple):
         if any(each in self.cause.words for each in VICTIMS_WORDS):
             return VICTIM
         return ABORT if code == -SIGABRT else OWN
+
+
+class WorkerExit(records.NamedTuple):
+    """The end of one worker. Times are in seconds, by the monotonic clock of this machine."""
+
+    rank: int
+    local_rank: int
+    pid: int | None  # None: it could not be started
+    code: Code
+    started_at: float
+    ended_at: float
+    failed_between: tuple[float, float]  # the earliest and the latest that its failure began at
+    sent: int  # the last signal that the launcher sent to end it; 0: it ended by itself
+    error_file: str | None  # where torch's @record writes
+    stderr: str | None  # the file that its stderr goes to
+    stdout: str | None = None  # the file that its stdout goes to
+    tail: str | None = None  # the last output on its stderr, where that is a pipe of ours
+    used: resource.struct_rusage | None = None  # by it and the children that it has waited for
+    is_unreaped: bool = False  # SIGKILL did not end it, and it is not waited for any more
+    signalled_at: float = NEVER  # when the launcher sent the first signal to end it
+    last_output_at: float = NEVER  # on its stderr, where that is a pipe of ours
+
+    @property
+    def life_s(self) -> float:
+        """The seconds from its start to its end."""
+        return self.ended_at - self.started_at
+
+
+class LaunchResult(records.NamedTuple):
+    """How a launch, or one attempt of it, ended."""
+
+    status: int  # the launcher's exit status
+    cause: Cause | None  # None: every worker ended with 0
+    exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
+    restarted: tuple[Cause, ...] = ()  # of attempts that were followed by another, in their order
+
+    def with_loss(self) -> LaunchResult:
+        """The same after something could not be written, which matters where all else is well."""
+        return self._replace(status=self.status or os.EX_IOERR)
+
+    @property
+    def first_failure(self) -> WorkerExit | None:
+        """The worker that failed first and so ended the launch, if it was on this node."""
+        if self.cause is None or self.cause.kind != "failure":
+            return None
+        who = self.cause.rank, self.cause.pid
+        return next((one for one in self.exits if (one.rank, one.pid or 0) == who), None)
 
 
 def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
@@ -210,7 +260,7 @@ def signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def how_it_ended(code: Code) -> str:
+def end_in_words(code: Code) -> str:
     """
     >>> how_it_ended(7), how_it_ended(-9)
     ('exited with status 7', 'died of SIGKILL')

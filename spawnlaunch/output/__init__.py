@@ -4,20 +4,22 @@ The way of a line: `starting` decides the prefix, `Output.connect` makes the pip
 reads it, `lines.Stream` makes whole lines with the prefix before each, and `pipes.Sink` writes
 them. Each stream of a worker that is shown here has a pipe of its own, so that no line is torn by
 another one. Output that is lost because no reader takes it is counted and named. A worker alone
-writes to our streams itself, unless the launcher needs its output (`_is_heard`). The last lines of
-stderr are kept, so that the first failure's can be shown again, last.
+writes to our streams itself, unless the launcher needs its output (`_goes_through_pipe`). The last
+lines of stderr are kept, so that the first failure's can be shown again, last.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 
 from spawnlaunch.base import events, machine
 from spawnlaunch.base.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import exits
-from spawnlaunch.output import pipes, published
+from spawnlaunch.outcome import failures
+from spawnlaunch.output import pipes
 from spawnlaunch.workers import launches
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
@@ -27,6 +29,7 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Open files of a guard: of a worker at most a pidfd, and pipes and files of both streams; and those
 # of its own, for a look into /proc and a module that is imported too.
 MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
+TIMES, SLOT_BYTES = "spawnlaunch-said", 64  # the file of `publish`, and its parts
 
 
 class Output:
@@ -43,8 +46,10 @@ class Output:
         self._sources: list[tuple[int, pipes.Source]] = []
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
-        self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
-        self._told: int | None = None  # see output/published.py
+        self.worker_ends: dict[
+            int, int
+        ] = {}  # by its descriptor: ends of pipes for the next worker
+        self._times: int | None = None  # see `publish`
         # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
         self._silent_ends: list[int] = []
         self._is_debugged = is_debugged
@@ -69,38 +74,38 @@ class Output:
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
         if self._is_debugged and worker.own_session:  # the terminal is another rank's
-            self.theirs[0], end = machine.pipe()
+            self.worker_ends[0], end = machine.pipe()
             self._silent_ends.append(end)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
-            if not self._is_heard(worker, fd, route):
+            if not self._goes_through_pipe(worker, fd, route):
                 continue
-            ours, self.theirs[fd] = machine.pipe()
+            inlet, self.worker_ends[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
             if prefix and sink and sink.is_terminal:
                 prefix = _coloured(prefix, worker.rank)
             source = pipes.Source(
-                ours, self._loop, sink, prefix.encode(), route, self._lost, worker.rank
+                inlet, self._loop, sink, prefix.encode(), route, self._report_loss, worker.rank
             )
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
 
-    def _is_heard(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
+    def _goes_through_pipe(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
         """Whether the launcher reads this stream of a worker."""
         # A lone worker on one of several nodes is to be told from those elsewhere, but not on a
         # terminal, where it may want to ask for something.
-        is_told_apart = worker.prefix and not machine.isatty(fd)
+        needs_prefix = worker.prefix and not machine.isatty(fd)
         if route.file or not route.shown:  # the worker writes to its file by itself
             return not route.is_redirected
-        return bool(self._hears_all or worker.own_session or is_told_apart)
+        return bool(self._hears_all or worker.own_session or needs_prefix)
 
     def _sink(self, fd: int) -> pipes.Sink:
         """The sink for our stream; one for both where both are the same file or terminal."""
 
         def failed(error: OSError) -> None:
             words = f"cannot write to our {NAMES[fd]}: {error.strerror}"
-            self._lost(f"{words}; what workers write there is lost")
+            self._report_loss(f"{words}; what workers write there is lost")
 
         def unread() -> None:
             if self.is_held_up:
@@ -115,12 +120,12 @@ class Output:
             self.sinks[fd] = sink
         return self.sinks[fd]
 
-    def _lost(self, words: str) -> None:
+    def _report_loss(self, words: str) -> None:
         """Report that a file, or a stream of ours, cannot be written any more."""
         self._has_failed = True
         self.say([words])
 
-    def take(self, ends: Mapping[int, int]) -> None:
+    def use_ends(self, ends: Mapping[int, int]) -> None:
         """In the worker, use these ends of pipes as its streams."""
         for fd, end in ends.items():
             machine.dup2(end, fd)
@@ -128,33 +133,55 @@ class Output:
             _close_on_exec()
             machine.setrlimit(self._limits)
 
-    def let_go(self) -> None:
+    def close_worker_ends(self) -> None:
         """In the guard, close the worker's ends of the pipes."""
-        for end in self.theirs.values():
+        for end in self.worker_ends.values():
             machine.close(end)
-        self.theirs.clear()
+        self.worker_ends.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
-        """Publish for spawnlaunch.top when each worker, by its rank, writes something."""
-        self._told = published.publish(self._told, [each for _, each in self._sources], pids)
+        """Publish for spawnlaunch.top when each of the workers with these pids, by rank, writes.
 
-    def said_last(self, rank: int) -> tuple[str | None, float]:
-        """The last output of an ended worker, and for how many seconds it has written nothing.
+        The times are in a file without a name in memory (memfd_create(2)), in a slot for each
+        worker: pid, time (monotonic clock, seconds) and rank. The pipes themselves do not tell:
+        Linux 6.15 and later keep no times of them.
+        """
+        if not hasattr(machine, "memfd_create"):
+            return
+        try:
+            if self._times is None:
+                self._times = machine.memfd_create(TIMES)
+            machine.ftruncate(self._times, 0)
+        except OSError as error:
+            self._times = None
+            say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot "
+                 "show when ranks said something last"])  # fmt: skip
+            return
+        # The source that was read last publishes last.
+        sources = sorted((each for _, each in self._sources), key=lambda each: each.last_read)
+        for slot, (rank, pid) in enumerate(pids.items()):
+            for source in sources:
+                if source.rank == rank and source.is_open:
+                    source.call_on_reads(partial(_publish, self._times, slot, pid, rank))
 
-        Both are of its stderr; None and 0 where that is no pipe of ours.
+    def read_last(self, rank: int) -> tuple[str | None, float]:
+        """The last output of an ended worker, and its time by the monotonic clock.
+
+        Both are of its stderr; None and NEVER where that is no pipe of ours.
         """
         source = self._stderr.get(rank)
         if source is None:
-            return None, 0.0
+            return None, failures.NEVER
         source.read_all()
-        return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
+        silent_s = machine.running_s() - source.last_read
+        return source.tail.decode(errors="replace"), machine.monotonic() - silent_s
 
-    def shown_last(self, one: exits.WorkerExit) -> str | None:
+    def shown_last(self, exited: failures.WorkerExit) -> str | None:
         """The text on our stderr since any other stream has written there; "": that is not known.
 
         None: the output of this worker, which wrote it by itself.
         """
-        is_by_itself = one.stderr is None and one.rank not in self._stderr
+        is_by_itself = exited.stderr is None and exited.rank not in self._stderr
         if is_by_itself and (machine.isatty(2) or not machine.sameopenfile(1, 2)):
             return None  # else Python may have flushed its stdout there
         sink = self.sinks.get(stream[0])
@@ -182,7 +209,7 @@ class Output:
         """The seconds for which no worker has written anything through our pipes."""
         return machine.running_s() - max((each.last_read for _, each in self._sources), default=0.0)
 
-    def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> bool:
+    def drain(self, grace_s: float, is_end_requested: Callable[[], bool]) -> bool:
         """Write the rest of the output, now that no worker writes any more, and report lost output.
 
         A reader is waited for, unless it has taken nothing for the grace, or for PAUSE_S where that
@@ -191,20 +218,20 @@ class Output:
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
-        self.await_readers(self.sinks.values(), grace_s, was_told_to_end)
+        self.await_readers(self.sinks.values(), grace_s, is_end_requested)
         for fd, sink in self.sinks.items():
-            if self._unshown[fd] or sink.queue or sink.lost:
+            if self._unshown[fd] or sink.queue or sink.lost_bytes:
                 self._give_up(fd, sink)
         return not (self._has_failed or UNWRITTEN in machine.remembered)
 
     def await_readers(
-        self, sinks: Collection[pipes.Sink], grace_s: float, was_told_to_end: Callable[[], bool]
+        self, sinks: Collection[pipes.Sink], grace_s: float, is_end_requested: Callable[[], bool]
     ) -> None:
         """Wait for the readers of our streams, as long as `drain` says."""
         since = machine.running_s()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
-            if was_told_to_end():
+            if is_end_requested():
                 pause_s = PATIENCE_S
             else:
                 since = max(since, *(sink.last_write for sink in sinks))
@@ -215,15 +242,22 @@ class Output:
 
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop output that was not read in time, or could not be written, and report it."""
-        left = self._unshown[fd] + sink.give_up()
-        if not left or sink.reader_gone:
+        unwritten_bytes = self._unshown[fd] + sink.give_up()
+        if not unwritten_bytes or sink.has_no_reader:
             return
-        lost = f"the last {left} bytes that workers wrote"
+        lost = f"the last {unwritten_bytes} bytes that workers wrote"
         if sink.error:
             say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
         else:
             was_read = say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
             self._has_failed |= not was_read  # then the status says it
+
+
+def _publish(file: int, slot: int, pid: int, rank: int, when: float) -> None:
+    when += machine.monotonic() - machine.running_s()
+    with suppress(OSError):
+        text = f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES)
+        machine.pwrite(file, text.encode(), slot * SLOT_BYTES)
 
 
 def _coloured(prefix: str, rank: int) -> str:

@@ -30,8 +30,8 @@ class Screen:
 
     def leave_bar(self) -> bytes:
         """The bytes to write before any output that does not continue the bar on the last line."""
-        left, self.bar = self.bar, None
-        return b"" if left is None else b"\n"
+        bar, self.bar = self.bar, None
+        return b"" if bar is None else b"\n"
 
 
 class Stream:
@@ -40,7 +40,7 @@ class Stream:
     def __init__(self, prefix: bytes, screen: Screen) -> None:
         self._prefix = prefix
         self._screen = screen
-        self._held = bytearray()  # the part of the last line that is not shown
+        self._unshown = bytearray()  # the part of the last line that is not shown
         self._returned = False  # whether all of that is \r; else none of it is
         self._is_bar = False  # the beginning of the last line is shown
 
@@ -53,31 +53,31 @@ class Stream:
             return written
         if self._is_bar or self._returned or b"\r" in rest:
             text = rest.rstrip(b"\r")  # the next byte after a \r tells whether it ends the line
-            if text or (self._held and not self._returned):
+            if text or (self._unshown and not self._returned):
                 written += self._grow_bar(self._take() + text)
                 rest = rest[len(text) :]
         self._hold(rest)
-        return written + self.finish() if len(self._held) > MOST_BYTES else written
+        return written + self.finish() if len(self._unshown) > MOST_BYTES else written
 
     def reveal(self) -> bytes:
         """The bytes to write for the beginning of a line, when the rest does not come."""
-        return self._grow_bar(self._take()) if self._held and not self._returned else b""
+        return self._grow_bar(self._take()) if self._unshown and not self._returned else b""
 
     def finish(self) -> bytes:
         """The bytes to write when the stream has ended."""
-        if self._held or self._screen.bar is self:
+        if self._unshown or self._screen.bar is self:
             return self._lines(self._take() + b"\n")
         return b""
 
     def _hold(self, text: bytes) -> None:
-        self._held += text
-        self._returned = self._held.endswith(b"\r")
+        self._unshown += text
+        self._returned = self._unshown.endswith(b"\r")
 
     def _take(self) -> bytes:
-        if not self._held:
+        if not self._unshown:
             return b""
-        taken = bytes(self._held)
-        self._held.clear()
+        taken = bytes(self._unshown)
+        self._unshown.clear()
         self._returned = False
         return taken
 

@@ -36,9 +36,9 @@ class Sink:
         unread: Callable[[], None],
     ) -> None:
         self.screen = lines.Screen()
-        self.reader_gone = False  # the output has no reader any more
+        self.has_no_reader = False  # the output has no reader any more
         self.error: OSError | None = None  # why nothing can be written any more
-        self.lost = 0  # bytes that an error has cost
+        self.lost_bytes = 0  # that an error has cost
         self.last_write = machine.running_s()
         self.is_terminal = machine.isatty(fd)
         self._fd, self._write = _without_waiting(fd)
@@ -59,15 +59,15 @@ class Sink:
     def put(self, data: bytes) -> None:
         """Write the data, now or later, in the order of the calls."""
         if self.error:
-            self.lost += len(data)
-        if not data or self.error or self.reader_gone:
+            self.lost_bytes += len(data)
+        if not data or self.error or self.has_no_reader:
             return
         was_full = self.is_full
         self.queue += data
         if not self._waiting:
             self._pump()
         if self.is_full and not was_full:
-            self._tell(False)
+            self._set_sources_reading(False)
 
     def note(self, source: Source, size: int) -> None:
         """Note that `size` bytes of a worker's output were put."""
@@ -78,7 +78,7 @@ class Sink:
     @property
     def shown_last(self) -> bytes:
         """The text of one worker's stream since any other; b"": not all of it was written."""
-        if self._last is None or self.error or self.reader_gone:
+        if self._last is None or self.error or self.has_no_reader:
             return b""
         return self._last.tail[-self._in_a_row :]
 
@@ -97,16 +97,16 @@ class Sink:
             self.last_write = machine.running_s()
         self._wait(bool(self.queue))
         if len(self.queue) <= LOW_BYTES < before:
-            self._tell(True)
+            self._set_sources_reading(True)
 
     def _end(self, error: OSError) -> None:
         """Give the output up after an error: its reader has gone, or a write has failed."""
         if error.errno in (errno.EPIPE, errno.ECONNRESET):
-            self.reader_gone = True
+            self.has_no_reader = True
             self.give_up()
         else:
             self.error = error
-            self.lost = self.give_up()
+            self.lost_bytes = self.give_up()
             self._failed(error)
 
     def _wait(self, wait: bool) -> None:
@@ -118,14 +118,14 @@ class Sink:
 
     def give_up(self) -> int:
         """Drop the data that waits; the result is the number of bytes to be written until now."""
-        dropped = len(self.queue) + self.lost
-        self.lost = 0
+        dropped = len(self.queue) + self.lost_bytes
+        self.lost_bytes = 0
         self.queue.clear()
         self._wait(False)
-        self._tell(True)
+        self._set_sources_reading(True)
         return dropped
 
-    def _tell(self, go_on: bool) -> None:
+    def _set_sources_reading(self, go_on: bool) -> None:
         self._loop.alarm(self._look, None if go_on else UNREAD_S)
         for source in list(self.sources):
             if not (go_on and self.is_full):  # by an earlier one
@@ -169,12 +169,12 @@ class Source:
     has stopped, the file alone gets it. Where the reader has gone and no file is kept, the pipe is
     closed, so that the worker has an error (EPIPE), as it would have without us.
 
-    `lost` is called with a message about output that a file has lost.
+    `report_loss` is called with a message about output that a file has lost.
     """
 
     def __init__(
         self, fd: int, loop: events.Loop, sink: Sink | None, prefix: bytes, route: launches.Route,
-        lost: Callable[[str], None], rank: int,
+        report_loss: Callable[[str], None], rank: int,
     ) -> None:  # fmt: skip
         self.tail = b""
         self.received = 0  # bytes, since the beginning
@@ -188,7 +188,7 @@ class Source:
         self._file: int | None = None
         if route.file is not None:
             self._file = files.open_log(route)
-        self._lost = lost
+        self._report_loss = report_loss
         self.rank = rank  # of the source's worker
         self._note: Callable[[float], None] | None = None
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
@@ -207,7 +207,7 @@ class Source:
         """Whether the worker may wait for our own reader."""
         return self._fd is not None and not self._watched
 
-    def tell(self, note: Callable[[float], None]) -> None:
+    def call_on_reads(self, note: Callable[[float], None]) -> None:
         """Call `note` with the time of each read, and with that of the last one until now."""
         self._note = note
         note(self.last_read)
@@ -252,7 +252,7 @@ class Source:
             self._sink.note(self, len(chunk))
             if self._sink.is_terminal:
                 self._loop.alarm(self._reveal, PROMPT_S)
-            if self._sink.reader_gone and self._path is None:
+            if self._sink.has_no_reader and self._path is None:
                 self._end()
 
     def _reveal(self) -> None:
@@ -269,7 +269,7 @@ class Source:
             except OSError as error:
                 machine.close(self._file)
                 self._file = None
-                self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
+                self._report_loss(f"cannot write to {self._path}: {error.strerror}; it ends here")
 
     def set_reading(self, wanted: bool) -> None:
         """Read on, or leave the worker's output in its pipe, as the sink needs."""
@@ -278,7 +278,7 @@ class Source:
         if self._file is not None:
             self._loop.alarm(self._skip, None if wanted else STOPPED_S)
         if wanted and self._unshown is not None:
-            self._show_again()
+            self._resume_showing()
         self._watch(wanted)
 
     def _watch(self, watch: bool) -> None:
@@ -300,7 +300,7 @@ class Source:
             self._unshown = 0
             self._watch(True)
 
-    def _show_again(self) -> None:
+    def _resume_showing(self) -> None:
         """Show output again after a gap, and name the gap."""
         assert self._sink
         note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"

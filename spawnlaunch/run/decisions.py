@@ -8,7 +8,7 @@ clock or file is looked at here. A launch is in one of three stages, and only go
               which has the terminal has had as well
     KILLING   SIGKILL was sent
 
-When all have ended, `attempts` decides whether they are started once more.
+When all have ended, `guard` decides whether they are started once more.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
         def leave(self, ranks: Ranks) -> None:
             """Stop waiting for these workers, though they may still run."""
 
-    class Surroundings(Protocol):
+    class Callbacks(Protocol):
         """The actions on the clock and the terminal, which the supervisor implements."""
 
         def set_deadline(self, after_s: float | None) -> None:
             """Call `time_up` after `after_s` seconds; any earlier deadline is void."""
 
-        def announce(self, what: failures.Cause | str) -> None:
+        def announce(self, event: failures.Cause | str) -> None:
             """Print the line for this event.
 
             It is a cause, "interrupt", "again", "silent", "overdue" or "stuck".
             """
 
-        def tell_stacks(self, ranks: Ranks) -> None:
+        def show_stacks(self, ranks: Ranks) -> None:
             """Show where each thread of the workers is.
 
-            This takes a while, and ends with a call of `stacks_told`.
+            This takes a while, and ends with a call of `stacks_shown`.
             """
 
         def resumed(self) -> None:
@@ -75,7 +75,7 @@ class Decisions:
     def __init__(
         self,
         workers: Workers,
-        around: Surroundings,
+        callbacks: Callbacks,
         running: Ranks = frozenset(),
         host: str = "",
         *,
@@ -86,19 +86,19 @@ class Decisions:
         stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
         ends_hung: bool = False,  # --on-hang kill
     ) -> None:
-        self._workers, self._around = workers, around
+        self._workers, self._callbacks = workers, callbacks
         self.running, self._host, self._grace_s = running, host, grace_s
         self._failure_grace_s, self._stack_signal = failure_grace_s, stack_signal
         self._foreground, self._is_debugged = foreground, is_debugged
         self._ends_hung, self._is_hung = ends_hung, False  # and is ended once the stacks are told
         self.stage = RUNNING
-        self.given_s = grace_s  # the grace as the user is told it
+        self.announced_grace_s = grace_s  # the grace as the user is told it
         self.cause: failures.Cause | None = None
         self._codes: set[int] = set()  # of those that have ended
         self._failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.interrupts = 0  # SIGINTs that the launcher has got
         self.is_suspended = False
-        self.is_told_later = False  # to end, after something else had been the cause
+        self.has_later_request = False  # to end, after something else had been the cause
 
     @property
     def status(self) -> int:
@@ -106,10 +106,10 @@ class Decisions:
         return 0 if self.cause is None else self.cause.status(self._codes)
 
     @property
-    def was_told_to_end(self) -> bool:
+    def is_end_requested(self) -> bool:
         """Whether a signal or a time limit has asked for the end, before or after the cause."""
         ends = self.cause is not None and self.cause.kind in ("signal", "timeout", "gone")
-        return ends or self.is_told_later
+        return ends or self.has_later_request
 
     # Workers
 
@@ -134,11 +134,11 @@ class Decisions:
         """Note that no worker has written anything for --hang-timeout."""
         if self.stage == RUNNING and not self.is_suspended:
             self._is_hung = self._ends_hung
-            self._around.announce("silent")
-            self._around.tell_stacks(self.running)
+            self._callbacks.announce("silent")
+            self._callbacks.show_stacks(self.running)
 
-    def stacks_told(self) -> None:
-        """Note that the stacks that `tell_stacks` asked for have been shown."""
+    def stacks_shown(self) -> None:
+        """Note that the stacks that `show_stacks` asked for have been shown."""
         is_hung, self._is_hung = self._is_hung, False
         if is_hung and self.running and self.stage == RUNNING:
             self._stop(failures.Cause("hang"))
@@ -167,8 +167,8 @@ class Decisions:
             self._kill("again")
         elif at_worker_too and self.stage == RUNNING:
             self.stage, self.cause = STOPPING, cause
-            self._around.set_deadline(self._grace_s)
-            self._around.announce("interrupt")
+            self._callbacks.set_deadline(self._grace_s)
+            self._callbacks.announce("interrupt")
         else:
             self._end(cause)
 
@@ -192,12 +192,12 @@ class Decisions:
             self.cause = self.cause or cause
             self._kill()
         elif self.stage == RUNNING:
-            self._stop(cause, grace_s, is_said=False)
+            self._stop(cause, grace_s, is_announced=False)
 
-    def gone(self) -> None:
+    def launcher_died(self) -> None:
         """Kill the workers because the launcher has died."""
         cause = failures.Cause("gone")
-        self.cause, self.is_told_later = self.cause or cause, True
+        self.cause, self.has_later_request = self.cause or cause, True
         self._kill(cause)
 
     # Time
@@ -207,11 +207,11 @@ class Decisions:
         if self.stage == STOPPING:
             self._kill("overdue")
         elif unkillable:
-            self._around.set_deadline(failures.STUCK_S)
+            self._callbacks.set_deadline(failures.STUCK_S)
             self._workers.leave(unkillable)
         else:
-            self._around.set_deadline(None)
-            self._around.announce("stuck")
+            self._callbacks.set_deadline(None)
+            self._callbacks.announce("stuck")
 
     # What follows
 
@@ -220,10 +220,10 @@ class Decisions:
         if self.stage == RUNNING:
             self._stop(cause)
         else:
-            self.is_told_later = True
+            self.has_later_request = True
 
     def _stop(
-        self, cause: failures.Cause, grace_s: float | None = None, is_said: bool = True
+        self, cause: failures.Cause, grace_s: float | None = None, is_announced: bool = True
     ) -> None:
         """Tell the workers to end; an earlier cause stays."""
         was_suspended, self.is_suspended = self.is_suspended, False
@@ -233,17 +233,17 @@ class Decisions:
             if was_suspended:  # a stopped process cannot use its grace
                 self._resume()
             left_s = self._grace_s if grace_s is None else grace_s
-            self.given_s = left_s
-            self._around.set_deadline(left_s)
-            if is_said:
-                self._around.announce(cause)
+            self.announced_grace_s = left_s
+            self._callbacks.set_deadline(left_s)
+            if is_announced:
+                self._callbacks.announce(cause)
 
-    def _kill(self, said: failures.Cause | str | None = None) -> None:
+    def _kill(self, announcement: failures.Cause | str | None = None) -> None:
         self.stage = KILLING
         self._workers.kill(self.running)
-        self._around.set_deadline(failures.STUCK_S if self.running else None)
-        if said:
-            self._around.announce(said)
+        self._callbacks.set_deadline(failures.STUCK_S if self.running else None)
+        if announcement:
+            self._callbacks.announce(announcement)
 
     def _pass_on(self, signum: int, is_typed: bool) -> None:
         """Pass a signal on to the workers.
@@ -252,7 +252,7 @@ class Decisions:
         """
         ranks = self.running - self._foreground if is_typed else self.running
         if signum == self._stack_signal:
-            self._around.tell_stacks(self.running)
+            self._callbacks.show_stacks(self.running)
         elif signum in signals.FORWARD:
             self._workers.forward(signum, ranks)
         elif signum == signal.SIGTSTP:
@@ -264,5 +264,5 @@ class Decisions:
     def _resume(self) -> None:
         self.is_suspended = False
         if self.running:
-            self._around.resumed()
+            self._callbacks.resumed()
         self._workers.send(signal.SIGCONT, self.running)

@@ -21,11 +21,11 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import errors, events, machine, records, say, signals
+from spawnlaunch.base import cpuset, errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import endings, exits, failures
-from spawnlaunch.run import attempts, decisions, guard
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import decisions, guard, leftovers
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
 from spawnlaunch.workers import launches
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # of each stream. A launch is refused where it cannot have these; the soft limit is raised where the
 # most of `Output.begin` would not fit.
 LEAST_OF_A_WORKER = 3
-OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
+OF_GUARD_WITH_ONE_WORKER = 9  # a worker alone keeps our streams
 
 NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
@@ -66,9 +66,7 @@ def run(
     a launch needs; nothing is left then.
     """
     if launch.request.debug is not None:
-        from spawnlaunch.run import debug
-
-        launch = debug.prepared(launch, workers)
+        launch = _with_debugged_rank(launch, workers)
     _check_system(workers)
     watched = signals.watched()
     machine.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -78,12 +76,17 @@ def run(
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, pipe, observers)
         supervisor.listen()
-        return attempts.carry_out(supervisor, workers)
+        return guard.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    process = _start_guard(workers, launch, pipe, observers)
+    inlet, channel = machine.pipe()
+    machine.set_blocking(channel, False)
+    inherited = guard.Inherited(machine.getpid(), inlet, channel, pipe)
+    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
+    machine.close(inlet)
+    process = GuardProcess(pid, channel)
     try:
         watch = _Watch(process, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
@@ -100,57 +103,68 @@ def run(
         raise
 
 
+def _with_debugged_rank(
+    launch: launches.Launch, workers: Sequence[launches.Worker]
+) -> launches.Launch:
+    """Return the launch without its time limits, after printing what holds for --debug RANK.
+
+    That rank has the terminal, as if it ran alone; the other ranks go on. Raises UsageError.
+    """
+    rank, size = launch.request.debug, launch.resolution.world.world_size
+    if rank is None or rank >= size:
+        raise errors.UsageError(
+            f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
+        )
+    if all(worker.rank != rank for worker in workers):
+        return launch  # it is on another node
+    if not machine.isatty(0):
+        raise errors.UsageError(
+            f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
+            "terminal, through ssh with ssh -t"
+        )
+    say.say([
+        f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and the "
+        "launcher's time limits do not apply",
+        "--debug: the other ranks wait in a collective for as long as their process group lets "
+        "them (by default 10 minutes with NCCL, 30 with gloo); for longer write "
+        "init_process_group(timeout=timedelta(hours=8))",
+    ])  # fmt: skip
+    return launch._replace(request=launch.request._replace(timeout_s=0.0, hang_timeout_s=0.0))
+
+
 def _check_system(workers: Sequence[launches.Worker]) -> None:
     """Ask for all that a launch needs from the system, before there are workers to end.
 
     Raises OSError where the system refuses, and UsageError where the guard would run out of open
     files: it could end no worker.
     """
-    for ask in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
-        number = -ask() % (1 << 32)  # "always successful": so no error is looked for
+    for call in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
+        number = -call() % (1 << 32)  # "always successful": so no error is looked for
         if 0 < number <= MAX_ERRNO:
-            raise OSError(number, os.strerror(number), ask.__name__)
+            raise OSError(number, os.strerror(number), call.__name__)
     with suppress(ChildProcessError):
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)
-    kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    own = output.OF_THE_GUARD if len(workers) > 1 else OF_THE_GUARD_OF_ONE
-    needed = len(workers) * LEAST_OF_A_WORKER + kept + own
+    shown_files = sum(route.file is not None and route.shown for w in workers for route in w.routes)
+    of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
+    needed = len(workers) * LEAST_OF_A_WORKER + shown_files + of_guard
     if needed > machine.sysconf("SC_OPEN_MAX"):
-        _check_limit(len(workers), needed, own)
+        _check_limit(len(workers), needed, of_guard)
 
 
-def _check_limit(workers: int, needed: int, own: int) -> None:
-    """Check that the limit of open files allows `needed` of them, `own` of which are the guard's.
+def _check_limit(workers: int, needed: int, of_guard: int) -> None:
+    """Check that `needed` open files are allowed, of which `of_guard` are the guard's.
 
     Raises UsageError.
     """
     _, most = machine.getrlimit()
     if needed > most != machine.UNLIMITED:
-        fits = max(1, (most - own) * workers // (needed - own))
+        fits = max(1, (most - of_guard) * workers // (needed - of_guard))
         fewer = f"--nproc {fits}, or raise the limit: " if workers > 1 else ""
-        who = f"{workers} workers need" if workers > 1 else "one worker needs"
+        subject = f"{workers} workers need" if workers > 1 else "one worker needs"
         raise errors.UsageError(
-            f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
+            f"{subject} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )
-
-
-def _start_guard(
-    workers: Sequence[launches.Worker],
-    launch: launches.Launch,
-    pipe: events.SignalPipe,
-    observers: Sequence[MakeObserver],
-) -> GuardProcess:
-    """Fork the guard; the signals that the launcher watches are already blocked.
-
-    Raises OSError where no other process can be started.
-    """
-    inlet, outlet = machine.pipe()
-    machine.set_blocking(outlet, False)
-    inherited = guard.Inherited(machine.getpid(), inlet, outlet, pipe)
-    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
-    machine.close(inlet)
-    return GuardProcess(pid, outlet)
 
 
 class _Watch:
@@ -161,9 +175,9 @@ class _Watch:
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = NEVER
-        self._asked = 0  # the first signal that means to end the job
+        self._first_stop_signal = 0  # the first signal that means to end the job
         for fd in ear.fds:
-            self._loop.watch(fd, self._hear)
+            self._loop.watch(fd, self._read_signals)
         pidfd = machine.open_pidfd(process.pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
@@ -175,15 +189,15 @@ class _Watch:
             self._loop.turn()
         return self._status
 
-    def _hear(self) -> None:
+    def _read_signals(self) -> None:
         for signum, is_typed in self._ear.read():
             if signum != signal.SIGCHLD:
                 _pass_on(self._guard, signum, is_typed)
             if signum == signal.SIGCONT:  # the guard may be next
                 self._look_in(decisions.STOPPED_S)
-            elif signum in signals.STOP and not self._asked:
-                self._asked = signum
-                self._loop.alarm(self._must_have_heard, self._grace_s + events.HELD_S)
+            elif signum in signals.STOP and not self._first_stop_signal:
+                self._first_stop_signal = signum
+                self._loop.alarm(self._check_that_guard_reads, self._grace_s + events.HELD_S)
         self._reap()
         if self._status is None and proc.is_stopped(self._guard.pid):
             self._look_in(decisions.STOPPED_S)
@@ -218,7 +232,7 @@ class _Watch:
             say.say([f"the guard (pid {pid}) was stopped: continued it"])
             machine.kill(pid, signal.SIGCONT)
 
-    def _must_have_heard(self) -> None:
+    def _check_that_guard_reads(self) -> None:
         """Kill a guard that does not read its pipe: it would end no worker.
 
         A guard that reads gets something to read again and again, as it may be held up later. Where
@@ -228,7 +242,7 @@ class _Watch:
         pid = self._guard.pid
         if machine.size_of(self._guard.channel):
             is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
-            signal_name = failures.signal_name(self._asked)
+            signal_name = failures.signal_name(self._first_stop_signal)
             say.say([f"the guard (pid {pid}) does not hear {signal_name}{is_held}: killing it, and "
                      "the workers"])  # fmt: skip
             machine.kill(pid, signal.SIGKILL)
@@ -236,7 +250,7 @@ class _Watch:
             return
         with suppress(OSError):  # it has ended
             machine.write(self._guard.channel, bytes([ARE_YOU_THERE]))
-        self._loop.alarm(self._must_have_heard, 2 * events.HELD_S)
+        self._loop.alarm(self._check_that_guard_reads, 2 * events.HELD_S)
 
 
 def _pass_on(process: GuardProcess, signum: int, is_typed: bool) -> None:
@@ -265,13 +279,13 @@ def _has_shell() -> bool:
 
 def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed or had a fault, and return the exit status."""
-    attempts.end(tree)
-    attempts.remove_scratch(launch.scratch)
-    cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=process.pid)
+    leftovers.end(tree)
+    leftovers.remove_scratch(launch.scratch)
+    cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=process.pid)
     for status, signum in guard.FAULTS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
-        endings.write_result(exits.LaunchResult(cause.status(), cause), launch)
+        endings.write_result(failures.LaunchResult(cause.status(), cause), launch)
     say.say([f"{cause.in_words}: ended the workers"])
     return cause.status()

@@ -1,7 +1,8 @@
 """The process between launcher and workers: it starts them, supervises them, and ends what is left.
 
-A guard in which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that
-the launcher tells it from one whose workers ended with the same status, and does the rest.
+One attempt follows the other, as long as restarts are allowed; then comes the report. A guard in
+which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that the
+launcher tells it from one whose workers ended with the same status, and does the rest.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import errors, events, fatal, machine, records, say, signals
+from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import attempts
+from spawnlaunch.outcome import endings, failures
+from spawnlaunch.run import leftovers
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
-from spawnlaunch.workers import launches
+from spawnlaunch.workers import launches, starting
+from spawnlaunch.world import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,20 +63,17 @@ def run(
         machine.close(inherited.outlet)
         inherited.signals.close()
         supervisor = _supervisor(launch, workers, observers, inherited)
-        status, fault = attempts.carry_out(supervisor, workers), 0
+        status, fault = carry_out(supervisor, workers), 0
     except errors.UsageError as error:
-        status, fault = errors.WRONG_USE, 0
-        say.say([f"error: {error}"])
-        if supervisor and supervisor.leader:
-            supervisor.leader.tell_unable(status, str(error))
+        leader = supervisor.leader if supervisor else None
+        status, fault = say.fatal(error, tell=leader.tell_unable if leader else None), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
             first = first.__context__
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         leader = supervisor.leader if supervisor and not supervisor.has_begun else None
-        tell = leader.tell_unable if leader else None
-        fatal.end(error, " in the guard", tell=tell)
+        say.fatal(error, " in the guard", tell=leader.tell_unable if leader else None)
     finally:
         with suppress(OSError):
             if fault:
@@ -118,3 +118,125 @@ def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
     """
     if machine.getppid() != launcher and machine.getpid() == guard:
         events.must_come_back()
+
+
+def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
+    """Run the workers to their end, kill what they leave, and report how the launch ended.
+
+    The result is the exit status: that of the cause, or EX_IOERR where a launch without one has
+    lost output, or cannot write the file of --result.
+    """
+    launch, tree = supervisor.launch, supervisor.tree
+    starting.make_scratch(launch.scratch)
+    try:
+        try:
+            result = _run(supervisor, workers)
+        finally:
+            if supervisor.rules.running:  # something went wrong here
+                supervisor.kill()
+            tree.spared.clear()
+            leftovers.end(tree)
+            is_written = supervisor.output.drain(launch.grace_s, supervisor.is_end_requested)
+        if not is_written:
+            result = result.with_loss()
+        supervisor.end(result)
+        if result.cause or launch.result:
+            leader = supervisor.leader
+            leader = leader if leader and leader.has_met else None
+            elsewhere = leader.elsewhere(result) if leader else ()
+            if not endings.write_files(result, launch, elsewhere):
+                result = result.with_loss()
+            if leader:
+                leader.report(result)
+            else:
+                _report(supervisor, result)
+        return result.status
+    finally:
+        leftovers.remove_scratch(launch.scratch)
+
+
+def _run(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> failures.LaunchResult:
+    """Run the workers; the result is how the launch ended."""
+    launch, leader = supervisor.launch, supervisor.leader
+    request = launch.request
+    if not leader:  # else they are others' ranks
+        if request.timeout_s:
+            supervisor.loop.alarm(
+                lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
+            )
+        starting.prepare_files(workers, launch.scratch)
+    early = supervisor.preload() if request.preload else None
+    if early:
+        return _ended_early(supervisor, *early)
+    if leader:
+        return leader.run()
+    result = supervisor.run(workers)
+    if result.cause is not None and request.max_restarts:
+        result = _restarted(result, supervisor)
+    return result
+
+
+def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failures.LaunchResult:
+    """Run the workers again after a first attempt, as long as the budget of restarts allows it."""
+    launch, tree, used = supervisor.launch, supervisor.tree, 0  # of the restarts that are allowed
+    request, final = launch.request, launch.request.no_restart_status
+    most, window_s = request.max_restarts, request.restart_window_s
+    while result.cause is not None:
+        rules = supervisor.rules
+        more = failures.used_after(result.cause, used, most, window_s, final)
+        if result.status in final and used < most and not rules.is_end_requested:
+            supervisor.output.say([_why_not(result.status, final, most - used, most)])
+        if more is None or rules.has_later_request or not leftovers.end(tree):
+            break
+        supervisor.loop.turn(0)  # for events that have come in meanwhile
+        while rules.is_suspended and not rules.has_later_request:
+            supervisor.loop.turn()
+        if rules.has_later_request:
+            break
+        before = (*result.restarted, result.cause)
+        total, used = len(before), more
+        try:
+            resolution, held_port = host.renew_port(launch.resolution, launch.environ)
+            launch = launch._replace(resolution=resolution, held_port=held_port)
+            workers = starting.make_workers(launch, total)
+            starting.prepare_files(workers, launch.scratch, restart=total)
+        except errors.UsageError as error:
+            say.say([f"cannot restart: {error}"])
+            break
+        in_all = f" (in all {total})" * (total != used)
+        words = f"{result.cause.in_words}: restart {used} of {most}{in_all}"
+        supervisor.output.say([words])
+        supervisor.note("restart", words=words)
+        result = supervisor.run(workers)._replace(restarted=before)
+    return result
+
+
+def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
+    others = ",".join(map(str, sorted(final - {status}))) or "''"
+    return (
+        f"no restart after status {status}, though {left} of {most} are left; to have one, type "
+        f"--no-restart-status {others}"
+    )
+
+
+def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.LaunchResult:
+    """Return the result of a launch that ended before its workers were started."""
+    cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
+    words = words or endings.ended_early(cause, supervisor.launch.request)
+    say.say([words])
+    signum = -cause.code if cause.kind == "signal" else 0
+    if supervisor.leader:
+        supervisor.leader.tell_unable(status, words.removeprefix("error: "), signum)
+    return failures.LaunchResult(status, cause)
+
+
+def _report(supervisor: Supervisor, result: failures.LaunchResult) -> None:
+    """Print the report."""
+    launch, hostname, failure = supervisor.launch, supervisor.launch.hostname, result.first_failure
+    patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
+    say.say(endings.summary(result, hostname), patience_s)
+    if failure:
+        endings.print_environment_hint(failure, launch, patience_s)
+        endings.print_last_words(
+            failure, hostname, supervisor.output.shown_last(failure), patience_s
+        )

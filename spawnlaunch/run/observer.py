@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from spawnlaunch.outcome import exits, failures
+from spawnlaunch.outcome import failures
 from spawnlaunch.workers import launches
 
 TYPE_CHECKING = False
@@ -26,13 +26,13 @@ class Observer:
     def resumed(self) -> None:
         """Workers, or the whole launch, were stopped or continued."""
 
-    def exited(self, one: exits.WorkerExit) -> None:
+    def exited(self, exited: failures.WorkerExit) -> None:
         """A worker has ended."""
 
     def failed(self, failure: failures.Failure) -> None:
         """A worker has ended by itself, badly."""
 
-    def told_to_end(self, signum: int) -> None:
+    def end_requested(self, signum: int) -> None:
         """A signal means to end the launch."""
 
     def noted(self, kind: str, **values: Any) -> None:
@@ -47,25 +47,31 @@ class Observer:
     def ran(self) -> None:
         """All workers of an attempt have ended."""
 
-    def launcher_gone(self) -> None:
+    def launcher_died(self) -> None:
         """The launcher above the guard has died."""
 
-    def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """The launch has ended."""
 
 
 class Leader(Observer):
     """An observer that decides when workers are started and ended, as on several nodes."""
 
-    def run(self, end_all: Callable[[], bool]) -> exits.LaunchResult:
-        """Run the launch to its end.
+    has_met = False  # the others, or has tried
 
-        `end_all` kills the processes that workers have left; False: some of them stay.
-        """
+    def run(self) -> failures.LaunchResult:
+        """Run the launch to its end."""
         raise NotImplementedError
 
-    def leave_word(self, result: exits.LaunchResult) -> int:
-        """Report how the launch ended; return the exit status."""
+    def report(self, result: failures.LaunchResult) -> None:
+        """Print how the launch ended."""
+        raise NotImplementedError
+
+    def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
+        """The ends of the ranks of other nodes: (rank, code), None where the code is not known.
+
+        None where another node files them.
+        """
         raise NotImplementedError
 
     def tell_unable(self, status: int, words: str, signum: int = 0) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.base import events, fatal, machine, records, signals
+from spawnlaunch.base import events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.outcome import exits
+from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
 from spawnlaunch.run import decisions, leftovers
 from spawnlaunch.run.tree import Tree, exit_code
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from spawnlaunch.run import preload
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
-AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans of unknown workers: first, at most
+FIRST_LOOK_S, RARELY_S = 0.05, 60.0  # until the next look at orphans of unknown workers
 
 
 class Running(records.NamedTuple):
@@ -36,6 +37,14 @@ class Running(records.NamedTuple):
     pid: int
     pidfd: int | None
     since: float  # monotonic clock, seconds
+
+
+class FirstSignal(records.NamedTuple):
+    """The first signal that was sent to end a worker, and the state in which it met the worker."""
+
+    sent_at: float  # monotonic clock, seconds
+    was_dying: bool  # by itself, then
+    was_zombie: bool
 
 
 class Processes:
@@ -48,14 +57,14 @@ class Processes:
     The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
     Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
     failure was the first). Once all have ended, the way of the status: Cause.status ->
-    Supervisor.run -> attempts.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
+    Supervisor.run -> guard.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
     -> entry.main, which exits.
     """
 
     def __init__(
         self, launch: launches.Launch, loop: events.Loop, output: Output, tree: Tree,
         caught: frozenset[int], is_well: Callable[[], bool],
-        on_exit: Callable[[exits.WorkerExit], None],
+        on_exit: Callable[[failures.WorkerExit], None],
     ) -> None:  # fmt: skip
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
@@ -67,9 +76,7 @@ class Processes:
         # of several kinds); and, of a worker that is reaped already, its status and its usage.
         self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
-        # By rank: when it was told to end first; whether it was dying already then, by itself; and
-        # whether it had ended.
-        self._told: dict[int, tuple[float, bool, bool]] = {}
+        self._first_signals: dict[int, FirstSignal] = {}  # by rank, of those sent to end it
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
 
     def start(
@@ -81,7 +88,7 @@ class Processes:
         Caught signals wait until all are there.
         """
         self._former_sessions, self._well, self._zombies = set(), set(), []
-        self._sent, self._told = {}, {}
+        self._sent, self._first_signals = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
         failed: OSError | None = None
@@ -89,23 +96,23 @@ class Processes:
             try:
                 self._output.connect(worker)
                 if image:
-                    image.ask(worker, self._output.theirs)
+                    image.ask(worker, self._output.worker_ends)
                 else:
-                    first = partial(self._set_up, machine.getpid(), dict(self._output.theirs))
+                    first = partial(self._set_up, machine.getpid(), dict(self._output.worker_ends))
                     child = partial(starting.become_worker, worker, self._launch, become, first)
                     self._watch(worker, machine.fork(child), machine.monotonic())
             except OSError as error:
                 failed = error
                 break
             finally:
-                self._output.let_go()
+                self._output.close_worker_ends()
         if image:
             started, failed = image.deliver(failed)
             for worker, (pid, since) in zip(workers, started, strict=False):
                 self._watch(worker, pid, since)
         if failed:
             missing = workers[len(self.by_rank) :]
-            self._output.say([f"cannot start {missing[0].name}: {fatal.words(failed)}"])
+            self._output.say([f"cannot start {missing[0].name}: {say.describe_refusal(failed)}"])
             for each in missing:
                 self._note(Running(each, 0, None, machine.monotonic()), os.EX_OSERR)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
@@ -125,12 +132,12 @@ class Processes:
         """In a fork of the guard, connect these pipes, and arrange to die with the guard."""
         signals.set_default(self._caught)
         machine.die_with_parent(guard)
-        self._output.take(ends)
+        self._output.use_ends(ends)
 
     def finish(self) -> None:
         """Stop waiting: no worker runs any more."""
         self._loop.alarm(self.reap_dead, None)
-        self._loop.alarm(self._look_again, None)
+        self._loop.alarm(self._look_at_orphans, None)
         if self._zombies:
             self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
@@ -149,10 +156,11 @@ class Processes:
         if signum in (signal.SIGTERM, signal.SIGKILL):
             for rank in ranks & self.by_rank.keys():
                 self._sent[rank] = int(signum)
-                if rank not in self._told:  # a worker that was dying does so by itself
+                if rank not in self._first_signals:
                     pid = self.by_rank[rank].pid
                     now, is_dying = machine.monotonic(), proc.is_dying(pid)
-                    self._told[rank] = now, is_dying, is_dying and proc.is_zombie(pid)
+                    is_zombie = is_dying and proc.is_zombie(pid)
+                    self._first_signals[rank] = FirstSignal(now, is_dying, is_zombie)
         for running in self.of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and signals.send(running.pid, signum, is_group=True)):
@@ -171,12 +179,12 @@ class Processes:
 
     def leave(self, ranks: frozenset[int]) -> None:
         """Stop waiting for workers that SIGKILL does not end; they are named at the end."""
-        self._tree.give_up_soon()
+        self._tree.patience_s = decisions.LAST_S  # a process has not died of SIGKILL
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)
             self._forget(running)
-            self._note(running, -signal.SIGKILL, left=True)
+            self._note(running, -signal.SIGKILL, is_unreaped=True)
 
     # Ends
 
@@ -245,45 +253,104 @@ class Processes:
             self._loop.forget(running.pidfd)
             machine.close(running.pidfd)
 
-    def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
+    def _kill_orphans(self, next_look_s: float = FIRST_LOOK_S) -> None:
         """Kill the processes that ended workers have left.
 
         While a process starts another program it shows no environment, and seems to belong to no
         worker. Such a process is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self.by_rank.values()}
-        pids |= {running.pid for running, *_ in self._dead} | self._tree.kept
+        pids |= {running.pid for running, *_ in self._dead} | self._tree.spared
         if not self._is_well():
             self._well.clear()
         spared = self.by_rank.keys() | self._well
         nobodys = self._tree.kill_orphans(pids, spared, self._former_sessions)
-        self._again_s = again_s
-        self._loop.alarm(self._look_again, again_s if nobodys else None, always=True)
+        self._next_look_s = next_look_s
+        self._loop.alarm(self._look_at_orphans, next_look_s if nobodys else None, always=True)
 
-    def _look_again(self) -> None:
-        self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
+    def _look_at_orphans(self) -> None:
+        self._kill_orphans(next_look_s=min(2 * self._next_look_s, RARELY_S))
 
-    def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
+    def _note(
+        self, running: Running, code: int, is_unreaped: bool = False, used: Any = None
+    ) -> None:
         """Report how a worker has ended; a worker without a pid could not be started."""
-        worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
-        sent = self._sent.get(worker.rank, 0)
-        code = code or int(not sent and owes(worker))
-        told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
-        was_dying &= code != -sent  # it had not begun to die of our own signal
-        # Ends are seen in their order, and an exit or a SIGKILL is quick, as it dumps no core.
-        began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
-        tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)
+        worker, now = running.worker, machine.monotonic()
+        sent, first = self._sent.get(worker.rank, 0), self._first_signals.get(worker.rank)
+        code = code or int(not sent and self._launch.exit_zero_is_failure(worker))
+        failed_between = now, now
+        if first and first.was_dying and code != -sent:  # so it had not begun to die of our signal
+            # Ends are seen in their order, and an exit or a SIGKILL is quick, as it dumps no core.
+            is_quick = first.was_zombie and (code >= 0 or code == -signal.SIGKILL)
+            failed_between = first.sent_at if is_quick else running.since, first.sent_at
+            sent, first = 0, None
+        tail, last_output_at = None, failures.NEVER
+        if code:
+            tail, last_output_at = self._output.read_last(worker.rank)
         self._on_exit(
-            exits.WorkerExit(
-                worker.rank, worker.local_rank, running.pid or None, code,
-                after_s=now - running.since,
-                sent=0 if was_dying else sent,
+            failures.WorkerExit(
+                worker.rank, worker.local_rank, running.pid or None, code, running.since, now,
+                failed_between, sent,
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
                 stdout=worker.routes.stdout.file,
-                tail=tail, used=used, left=left, told_s=now - told,
-                failed_s=now - told if was_dying else 0.0,
-                early_s=now - running.since if began_earlier else 0.0,
-                said_s=said_s,
+                tail=tail, used=used, is_unreaped=is_unreaped,
+                signalled_at=first.sent_at if first else failures.NEVER,
+                last_output_at=last_output_at,
             )
         )  # fmt: skip
+
+
+class Stops:
+    """Workers that a signal has stopped: meanwhile they can neither use their grace nor write.
+
+    the launch is stopped as a whole (SIGTSTP)   every grace stands until it goes on
+    a worker that was told to end is stopped     its grace stands; it is continued STOPPED_S later
+    any other worker is stopped                  it stays so; the silence of all is no hang
+
+    The kernel reports a stop by SIGCHLD. It does not report a process that a debugger holds, or
+    that is frozen in a cgroup of its own.
+    """
+
+    def __init__(
+        self,
+        loop: events.Loop,
+        processes: Processes,
+        rules: Callable[[], decisions.Decisions],
+        on_change: Callable[[], object],
+    ) -> None:
+        self._loop, self._processes, self._rules = loop, processes, rules
+        self._on_change, self._stands = on_change, False
+        self._pids: set[int] = set()  # of children; a number is a worker's while that one runs
+
+    def workers(self) -> dict[int, int]:
+        """The pids of stopped workers, by their ranks."""
+        running = self._processes.by_rank.items()
+        return {rank: one.pid for rank, one in running if one.pid in self._pids}
+
+    def read_changes(self) -> None:
+        """Note which workers were stopped, and which go on."""
+        before = self.workers()
+        with suppress(AttributeError, OSError):  # there is none, or no waitid (macOS)
+            while change := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                goes_on = change.si_code == os.CLD_CONTINUED
+                (self._pids.discard if goes_on else self._pids.add)(change.si_pid)
+        if self.workers() != before:
+            self._on_change()
+
+    def update(self) -> bool:
+        """Act on stopped workers and the launch's state; the result is whether the time stands."""
+        rules, loop = self._rules(), self._loop
+        is_stopping = (
+            rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
+        )
+        if is_stopping and not self._stands:
+            loop.alarm(self._continue, decisions.STOPPED_S, always=True)
+        self._stands = is_stopping or (rules.is_suspended and rules.stage != decisions.KILLING)
+        return self._stands
+
+    def _continue(self) -> None:
+        stopped = frozenset(self.workers())
+        self._pids.clear()  # a worker that we may not signal has no more time than others
+        if not self._rules().is_suspended:
+            self._processes.send(signal.SIGCONT, stopped)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("OMPI_NUM_APP_CTX", "SLURM_HET_SIZE")  # their number: `mpirun a : b`, `srun a : b`
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
-TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by themselves
+REFUSED_S = 1.0  # for launchers that wait for this one no longer, and end by themselves
 
 
 def daemon_of_many(environ: identity.Environ) -> int | None:
@@ -37,10 +37,10 @@ def daemon_of_many(environ: identity.Environ) -> int | None:
 
     None where nothing has started tasks, for the only task, and in a batch script or a shell.
     """
-    found = managers.detect(environ)
-    is_alone = bool(found) and (
-        found[0].kind != identity.TASKS
-        or _answer(lambda manager: manager.world_size(environ), environ) == 1
+    detected = managers.detect(environ)
+    is_alone = bool(detected) and (
+        detected[0].kind != identity.TASKS
+        or _answer(lambda manager: manager.world_size(), environ) == 1
     )
     return None if is_alone else proc.nearest(managers.STARTERS)
 
@@ -63,16 +63,14 @@ def refuse(
         tell(errors.WRONG_USE, str(error))
         return
     machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
-    rank = _answer(lambda manager: manager.rank(environ), environ)
-    is_one_program = all(environ.get(name, "1") == "1" for name in PROGRAMS)
-    if rank is None or not (isinstance(error, errors.FlagsError) and is_one_program):
-        _held = _say_for_the_node(
-            f"{program}: error: {machine.uname().nodename}: {error}\n", daemon
-        )
+    rank = _answer(lambda manager: manager.rank(), environ)
+    is_single_program = all(environ.get(name, "1") == "1" for name in PROGRAMS)
+    if rank is None or not (isinstance(error, errors.FlagsError) and is_single_program):
+        _lock = _print_for_node(f"{program}: error: {machine.uname().nodename}: {error}\n", daemon)
     elif rank == 0:
         say.write(line)
     wait_s = WAIT_S if rank and isinstance(error, errors.FlagsError) else NEIGHBOURS_S
-    events.patient_sleep(TOLD_S if tell(errors.WRONG_USE, str(error)) else wait_s)
+    events.patient_sleep(REFUSED_S if tell(errors.WRONG_USE, str(error)) else wait_s)
     # An interpreter that ends has given up its handlers, and dies of SIGTERM.
     machine.exit_now(errors.WRONG_USE)
 
@@ -82,14 +80,14 @@ def _answer(
 ) -> int | None:
     """The rank of this task, or the number of tasks; None where it cannot be read."""
     try:
-        found = managers.detect(environ)
-        fact = read(found[0]) if found else None
+        detected = managers.detect(environ)
+        fact = read(detected[0]) if detected else None
     except errors.UsageError:
         return None
     return fact.value if fact else None
 
 
-def _say_for_the_node(line: str, daemon: int) -> object:
+def _print_for_node(line: str, daemon: int) -> object:
     """Print the line, unless another task of this node holds the lock.
 
     The result is the lock, which is held as long as there is a reference to it.

@@ -14,8 +14,8 @@ from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, evidence, exits, failures
-from spawnlaunch.run import decisions, leftovers, processes, stops
+from spawnlaunch.outcome import endings, evidence, failures
+from spawnlaunch.run import decisions, leftovers, processes
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import launches, starting
 
@@ -53,8 +53,8 @@ class Supervisor:
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
         self.leader: Leader | None = None  # where several nodes act as one
         is_of_several = launch.resolution.gathering is not None
-        is_told = is_of_several or bool(request.record)
-        hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
+        needs_output = is_of_several or bool(request.record)
+        hears_all = request.hang_timeout_s > 0 or (needs_output and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self._processes = processes.Processes(
             launch, self.loop, self.output, tree, pipe.caught,
@@ -62,23 +62,45 @@ class Supervisor:
         )  # fmt: skip
         self._become: starting.BecomeWorker = starting.exec_worker
         self._image: preload.Image | None = None  # of --preload
-        self.exits: list[exits.WorkerExit] = []
+        self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
-        self._stops: stops.Stops | None = None
+        self._stops: processes.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
-        self._was_told = False  # whether a signal or a time limit has asked for the end
-        self._unsaid = ""  # of a failure that all ranks may share
+        self._was_end_requested = False  # whether a signal or a time limit has asked for the end
+        self._deferred_line = ""  # of a failure that all ranks may share
         self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
-    def run(self, workers: Sequence[launches.Worker]) -> exits.LaunchResult:
+    def run(self, workers: Sequence[launches.Worker]) -> failures.LaunchResult:
         """Start the workers and see them to their end; then `run` may be called again."""
-        self._begin(workers)
+        self.exits, self.has_begun = [], True
+        request = self.launch.request
+        self.rules = decisions.Decisions(
+            self._processes,
+            self,
+            frozenset(each.rank for each in workers),
+            self.launch.hostname,
+            grace_s=self.launch.grace_s,
+            failure_grace_s=self.launch.failure_grace_s,
+            foreground=frozenset(each.rank for each in workers if not each.own_session),
+            is_debugged=request.debug is not None,
+            stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
+            ends_hung=request.on_hang == "kill" and not self.leader,  # else all nodes' say
+        )
+        self.kills_before = cgroup.memory_kills()
+        self._processes.start(workers, self._become, self._image)
+        for observer in self._observers:
+            observer.began(workers, self._processes.by_rank)
+        self._look_at_script()
+        self.loop.alarm(self._settled, SETTLED_S)
+        if not gc.isenabled():  # it is off while a launch starts; one may last for days
+            gc.freeze()  # a look at all that there is would copy pages shared with the launcher
+            gc.enable()
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached, self._say_unsaid):
+        for call in (self._time_up, self._settled, self._limit_reached, self._print_deferred):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -88,48 +110,22 @@ class Supervisor:
             return self._ended(cause)
         if self.tree.living():
             leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
-        return exits.LaunchResult(0, None, tuple(self.exits))
+        return failures.LaunchResult(0, None, tuple(self.exits))
 
-    def _begin(self, workers: Sequence[launches.Worker]) -> None:
-        self.exits, self.has_begun = [], True
-        request, running = self.launch.request, self._processes.by_rank
-        foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
-        self.rules = decisions.Decisions(
-            self._processes,
-            self,
-            frozenset(worker.rank for worker in workers),
-            self.launch.hostname,
-            grace_s=self.launch.grace_s,
-            failure_grace_s=self.launch.failure_grace_s,
-            foreground=foreground,
-            is_debugged=request.debug is not None,
-            stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self.leader,  # else all nodes' say
-        )
-        self.kills_before = cgroup.memory_kills()
-        self._processes.start(workers, self._become, self._image)
-        for observer in self._observers:
-            observer.began(workers, running)
-        self._look_at_script()
-        self.loop.alarm(self._settled, SETTLED_S)
-        if not gc.isenabled():  # it is off while a launch starts; one may last for days
-            gc.freeze()  # a look at all that there is would copy pages shared with the launcher
-            gc.enable()
-
-    def _ended(self, cause: failures.Cause) -> exits.LaunchResult:
-        result = exits.LaunchResult(self.rules.status, cause, tuple(self.exits))
+    def _ended(self, cause: failures.Cause) -> failures.LaunchResult:
+        result = failures.LaunchResult(self.rules.status, cause, tuple(self.exits))
         if not result.status:
             return result
-
         why = endings.out_of_memory(self.kills_before, cgroup.memory_kills())
         first = result.first_failure
-        well_s = first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)
+        well_s = max(exited.life_s for exited in self.exits)
+        if first:
+            well_s = first.failed_between[1] - first.started_at
         return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
         """Publish the pids: the workers have started, so there is time for it."""
-        pids = self.pids()
-        self.output.publish(pids)
+        self.output.publish(self.pids())
 
     def _look_at_script(self) -> None:
         """Warn where a script expects its local rank as an argument, and gets none.
@@ -147,16 +143,6 @@ class Supervisor:
 
             self.output.say(local_rank.advice(request, text))
 
-    def listen_for_end(self) -> bool:
-        """Handle the events that have come in; True: one of them asks for the end of the launch.
-
-        No worker runs now. While the launch is stopped, this waits until it goes on or is to end.
-        """
-        self.loop.turn(0)
-        while self.rules.is_suspended and not self.rules.is_told_later:
-            self.loop.turn()
-        return self.rules.is_told_later
-
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.
 
@@ -171,7 +157,7 @@ class Supervisor:
         from spawnlaunch.run.preload import Image
 
         image = self._image = Image(self.launch, self._pipe.caught)
-        self.tree.kept.add(image.pid)
+        self.tree.spared.add(image.pid)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
         image.listen(self.loop, self.rules)
         return image.failure() if not self.rules.cause else (self.rules.status, "")
@@ -205,7 +191,7 @@ class Supervisor:
             if signum == signal.SIGTSTP:
                 machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
         if self._processes.a_child_changed() or self._stops:
-            self._stop_help().hear()
+            self._stop_help().read_changes()
 
     def _read_launcher(self, pipe: int) -> None:
         """Handle the signals that the launcher has got, and its end."""
@@ -217,14 +203,14 @@ class Supervisor:
         if not numbers:
             self.loop.forget(pipe)
             events.must_come_back()
-            self.rules.gone()
+            self.rules.launcher_died()
             for observer in self._observers:
-                observer.launcher_gone()
+                observer.launcher_died()
 
     def _signalled(self, rule: Callable[..., None], signum: int, *more: bool) -> None:
         rule(signum, *more)
         for observer in self._observers if signum in signals.STOP else ():
-            observer.told_to_end(signum)
+            observer.end_requested(signum)
 
     def stopped(self) -> Mapping[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
@@ -232,11 +218,13 @@ class Supervisor:
 
     def pids(self) -> dict[int, int]:
         """The pids of the workers that run, by their ranks."""
-        return {rank: one.pid for rank, one in self._processes.by_rank.items()}
+        return {rank: running.pid for rank, running in self._processes.by_rank.items()}
 
-    def _stop_help(self) -> stops.Stops:
+    def _stop_help(self) -> processes.Stops:
         if self._stops is None:
-            self._stops = stops.Stops(self.loop, self._processes, lambda: self.rules, self.resumed)
+            self._stops = processes.Stops(
+                self.loop, self._processes, lambda: self.rules, self.resumed
+            )
         return self._stops
 
     def _limit_reached(self) -> None:
@@ -248,19 +236,18 @@ class Supervisor:
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
+        stay = frozenset(rank for rank, each in running if leftovers.why_unkillable(each.pid))
         self.rules.time_up(stay)
 
-    def _on_exit(self, one: exits.WorkerExit) -> None:
-        ended = machine.monotonic()
-        self.exits.append(one)
+    def _on_exit(self, exited: failures.WorkerExit) -> None:
+        self.exits.append(exited)
         for observer in self._observers:
-            observer.exited(one)
-        self.rules.exited(one.rank, one.code, one.pid)
+            observer.exited(exited)
+        self.rules.exited(exited.rank, exited.code, exited.pid)
         # The failure of a worker alone is the first, without looking for evidence.
-        if one.code and (self.exits[1:] or self.rules.running or self.leader):
+        if exited.code and (self.exits[1:] or self.rules.running or self.leader):
             host = self.launch.hostname
-            self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
+            self.exits[-1], failure = evidence.judged(exited, host, self.kills_before)
             if failure:
                 self.rules.failed(failure)
                 for observer in self._observers:
@@ -271,34 +258,36 @@ class Supervisor:
     def set_deadline(self, after_s: float | None) -> None:
         self.loop.alarm(self._time_up, after_s)
 
-    def announce(self, what: failures.Cause | str) -> None:
+    def announce(self, event: failures.Cause | str) -> None:
         rules = self.rules
-        words = endings.announced(what, sorted(rules.running), self.launch, rules.given_s)
-        if what == "silent" and (stopped := self.stopped()):
+        words = endings.announced(
+            event, sorted(rules.running), self.launch, rules.announced_grace_s
+        )
+        if event == "silent" and (stopped := self.stopped()):
             words = endings.still_stopped(stopped, self.launch)
         target = self.launch.request.program.target
-        failed_with = what.code if not isinstance(what, str) and what.kind == "failure" else 0
-        if what == "silent":
+        failed_with = event.code if not isinstance(event, str) and event.kind == "failure" else 0
+        if event == "silent":
             self._heading = words  # of the report that is asked for next
         elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
             # All may come to it, and then one line says it.
-            self._unsaid = words
-            self.loop.alarm(self._say_unsaid, ALIKE_S)
+            self._deferred_line = words
+            self.loop.alarm(self._print_deferred, ALIKE_S)
         else:
             self.output.say([words])
-        self.note("said", what=what if isinstance(what, str) else what.kind, words=words)
+        self.note("said", what=event if isinstance(event, str) else event.kind, words=words)
 
     def note(self, kind: str, **values: object) -> None:
         """Pass on to the observers what the launcher says about the launch."""
         for observer in self._observers:
             observer.noted(kind, **values)
 
-    def _say_unsaid(self) -> None:
-        self.output.say([self._unsaid])
+    def _print_deferred(self) -> None:
+        self.output.say([self._deferred_line])
 
-    def tell_stacks(self, ranks: frozenset[int]) -> None:
+    def show_stacks(self, ranks: frozenset[int]) -> None:
         heading, self._heading = self._heading, ""
-        running = [(one.worker, one.pid) for one in self._processes.of(ranks)]
+        running = [(each.worker, each.pid) for each in self._processes.of(ranks)]
         for observer in self._observers:
             observer.stacks_wanted(running, heading)
 
@@ -306,19 +295,22 @@ class Supervisor:
         for observer in self._observers:
             observer.resumed()
 
-    def end(self, result: exits.LaunchResult) -> None:
+    def end(self, result: failures.LaunchResult) -> None:
         """Tell the observers that the launch has ended."""
         for observer in self._observers:
-            observer.ended(result, self.was_told_to_end)
+            observer.ended(result, self.is_end_requested)
 
-    def was_told_to_end(self) -> bool:
+    def is_end_requested(self) -> bool:
         """Whether a signal or a time limit has asked for the end of the attempt that runs now."""
-        return self.rules.was_told_to_end
+        return self.rules.is_end_requested
 
     def _follow(self) -> bool:
         """Act after a turn of the loop; the result is whether the launch's time stands."""
         if self.launch.limit_s is not None:
-            was_told, self._was_told = self._was_told, self.rules.was_told_to_end
-            if self._was_told and not was_told:
+            was_requested, self._was_end_requested = (
+                self._was_end_requested,
+                self.rules.is_end_requested,
+            )
+            if self._was_end_requested and not was_requested:
                 self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        return bool(self._stops or self.rules.is_suspended) and self._stop_help().heed()
+        return bool(self._stops or self.rules.is_suspended) and self._stop_help().update()

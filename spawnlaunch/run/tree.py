@@ -12,7 +12,6 @@ known by pid and start time; it is signalled through a pidfd, opened before the 
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 
@@ -20,9 +19,9 @@ from spawnlaunch.base import events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
-from spawnlaunch.run import decisions
 from spawnlaunch.workers import environment
 
+DEATH_S = 0.02  # until the next look at whether processes have died
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 
 
@@ -62,11 +61,11 @@ def reap(pids: Iterable[int]) -> None:
             machine.waitpid(pid, os.WNOHANG)
 
 
-def reap_all_but(kept: Container[int]) -> None:
-    """Reap zombies as the kernel names them, until one is in `kept`: another part reaps that."""
+def reap_all_but(spared: Container[int]) -> None:
+    """Reap zombies as the kernel names them, until one is in `spared`: another part reaps that."""
     with suppress(OSError):
         while ended := machine.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if ended.si_pid in kept:
+            if ended.si_pid in spared:
                 return
             machine.waitpid(ended.si_pid, 0)
 
@@ -90,45 +89,47 @@ class Tree:
     """
 
     def __init__(self, run: str, adopts: bool, foreign: Iterable[proc.Process] = ()) -> None:
-        self.kept: set[int] = set()  # children that are spared, with all that they start
+        self.spared: set[int] = set()  # children that are spared, with all that they start
         self.patience_s = failures.STUCK_S  # with the processes that workers have left
         self._run = run
         self.adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)
 
-    def kill_orphans(self, kept: Container[int], ranks: Collection[int], ended: set[int]) -> bool:
+    def kill_orphans(self, spared: Container[int], ranks: Collection[int], ended: set[int]) -> bool:
         """Kill the processes that ended workers have left, and reap those that died of it.
 
-        `kept` are pids of children that are not touched, `ranks` those that run, and `ended` the
+        `spared` are pids of children that are not touched, `ranks` those that run, and `ended` the
         sessions of former workers. As long as any process is in a session, no other process gets
         its number; so a session that is empty is taken out of `ended`.
         The result is whether there is an orphan that belongs to no worker that can be seen.
         """
         if self.adopts and not proc.is_proc_ours():
-            reap_all_but(kept)  # to find those that live takes long, and is left for the end
+            reap_all_but(spared)  # to find those that live takes long, and is left for the end
             return False
-        adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in kept]
+        adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in spared]
         running = set(map(str, ranks))
         orphans = [orphan for orphan in map(proc.look, adopted) if orphan and not orphan.dead]
-        left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
-        if left:
-            send(signal.SIGKILL, proc.below(left))
+        killed = [orphan for orphan in orphans if self._is_orphan(orphan, running, ended)]
+        if killed:
+            send(signal.SIGKILL, proc.below(killed))
         reap(adopted)
-        is_nobodys = len(orphans) > len(left)
+        is_nobodys = len(orphans) > len(killed)
         if not self.adopts:
-            self._kill_marked(kept, running, ended)
+            self._kill_marked(spared, running, ended)
         ended.intersection_update({orphan.session for orphan in orphans})
         return is_nobodys
 
-    def _kill_marked(self, kept: Container[int], running: set[str], ended: Container[int]) -> None:
-        theirs = (process for process in marked(self._run) if process.pid not in kept)
-        send(signal.SIGKILL, [one for one in theirs if self._is_left(one, running, ended)])
+    def _kill_marked(
+        self, spared: Container[int], running: set[str], ended: Container[int]
+    ) -> None:
+        others = [process for process in marked(self._run) if process.pid not in spared]
+        send(signal.SIGKILL, [each for each in others if self._is_orphan(each, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """Send SIGKILL to children of this process, and to all processes below them."""
         send(signal.SIGKILL, proc.below(filter(None, map(proc.look, pids))))
 
-    def _is_left(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
+    def _is_orphan(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
         """Whether a process belongs to a worker that has ended.
 
         A process that has given up session, environment and parents cannot be told from those of a
@@ -139,26 +140,20 @@ class Tree:
         run, _, rank = mark_of(process.pid).rpartition(".")
         return rank not in running if run == self._run else process.session in ended
 
-    def give_up_soon(self) -> None:
-        """Wait only briefly at the end, because a process has not died of SIGKILL."""
-        self.patience_s = decisions.LAST_S
-
     def end(self, patience_s: float) -> list[proc.Process]:
         """Kill all processes of the run that are left; return those that live after `patience_s`.
 
         A killed process may just have started another, so this looks again until none is found.
         """
-        seen = machine.running_s()
-        deadline = seen + patience_s
-        while left := self.living():
-            send(signal.SIGKILL, left)
-            kill_groups(left)
-            now = machine.running_s()
-            deadline += max(0.0, now - seen - events.LATE_S)  # in which we did not run
-            if now > deadline:
-                return left
-            seen = now
-            _await_deaths(left, at_most_s=0.02)
+        loop, is_over = events.Loop(has_order=False), False
+        deadline = machine.running_s() + patience_s
+        while living := self.living():
+            send(signal.SIGKILL, living)
+            kill_groups(living)
+            if is_over:
+                return living
+            _await_deaths(living, loop)
+            is_over = machine.running_s() > deadline
         return []
 
     def living(self) -> list[proc.Process]:
@@ -166,11 +161,11 @@ class Tree:
         orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
-            orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
-        found = proc.below(orphans) if orphans else []
+            orphans = [orphan for orphan in orphans if self._is_of_this_run(orphan)]
+        processes = proc.below(orphans) if orphans else []
         if not self.adopts:
-            found += marked(self._run)
-        return [process for process in found if not process.dead]
+            processes += marked(self._run)
+        return [process for process in processes if not process.dead]
 
     def _orphans(self) -> list[proc.Process]:
         """Our children that live.
@@ -181,7 +176,7 @@ class Tree:
         """
         ended: set[int] = set()
         while proc.has_children():
-            pids = [pid for pid in proc.child_pids(machine.getpid()) if pid not in self.kept]
+            pids = [pid for pid in proc.child_pids(machine.getpid()) if pid not in self.spared]
             reap(pids)
             living = [process for process in map(proc.look, pids) if process and not process.dead]
             before, ended = ended, set(pids).difference(process.pid for process in living)
@@ -189,27 +184,29 @@ class Tree:
                 return living
         return []
 
-    def _is_ours(self, process: proc.Process) -> bool:
+    def _is_of_this_run(self, process: proc.Process) -> bool:
         if (process.pid, process.start) in self._foreign:
             return False
         family = proc.below([process])
         deadline = machine.running_s() + EXEC_S
         # For a moment in execve(2) a process has no environment.
-        while any(not one.dead and proc.read(one.pid, "environ") == "" for one in family):
+        while any(
+            not process.dead and proc.read(process.pid, "environ") == "" for process in family
+        ):
             if machine.running_s() > deadline:
                 break
             events.patient_sleep(EXEC_S / 10)
-        return any(mark_of(one.pid).startswith(f"{self._run}.") for one in family)
+        return any(mark_of(process.pid).startswith(f"{self._run}.") for process in family)
 
 
-def _await_deaths(processes: Iterable[proc.Process], at_most_s: float) -> None:
-    """Wait until one of the processes has ended."""
-    fds = [fd for one in processes if (fd := machine.open_pidfd(one.pid)) is not None]
-    poller = machine.poll()
+def _await_deaths(processes: Iterable[proc.Process], loop: events.Loop) -> None:
+    """Wait until one of the processes has ended, but not for long."""
+    fds = [fd for process in processes if (fd := machine.open_pidfd(process.pid)) is not None]
     for fd in fds:
-        poller.register(fd, select.POLLIN)
-    events.patient_poll(poller, at_most_s)
+        loop.watch(fd, lambda: None)
+    loop.turn(DEATH_S)
     for fd in fds:
+        loop.forget(fd)
         machine.close(fd)
 
 

@@ -38,15 +38,15 @@ except Exception as error:
 
 
 @contextmanager
-def recorded(launch: launches.Launch, told: Mapping[str, Any]) -> Iterator[int]:
+def recorded(launch: launches.Launch, explained: Mapping[str, Any]) -> Iterator[int]:
     """Record the launch; the value of the context is a pipe for its events.
 
-    `told` is the launch as --explain=json prints it.
+    `explained` is the launch as --explain=json prints it.
     Raises UsageError where no record can be written.
     """
     command = [sys.executable, "-m", "spawnlaunch", *launch.argv]
     begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
-    start = {**begins, "host": launch.hostname, "command": command, "explain": told}
+    start = {**begins, "host": launch.hostname, "command": command, "explain": explained}
     path = _begun(launch, json.dumps(start) + "\n")
     pid, pipe = _spawned(path, launch.mark, launch.blocked)
     try:
@@ -71,7 +71,7 @@ def _end(pid: int, pipe: int, path: str) -> None:
             machine.kill(pid, signal.SIGKILL)
             broke = f"{status}, and was killed"
         elif code := os.waitstatus_to_exitcode(status):
-            broke = failures.how_it_ended(code)
+            broke = failures.end_in_words(code)
     if broke:
         shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
         say.say([f"the record broke off: its process (pid {pid}) {broke}; {shown} shows it so far"])
@@ -92,8 +92,8 @@ def _status(pid: int) -> int | str:
             return status
         # Another thread may take SIGCHLD.
         events.patient_poll(poller, min(until - machine.running_s(), events.LOOK_S))
-        if told := [signum for signum, _ in ear.read() if signum in signals.STOP]:
-            return f"had not ended when {failures.signal_name(told[0])} came"
+        if ends := [signum for signum, _ in ear.read() if signum in signals.STOP]:
+            return f"had not ended when {failures.signal_name(ends[0])} came"
     return f"did not end within {PATIENCE_S:g} s"
 
 

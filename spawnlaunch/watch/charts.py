@@ -78,9 +78,11 @@ def _odd(curves: Mapping[int, story.Curve]) -> str:
         rank: next((x for x, y in curve if y is not None and not math.isfinite(y)), None)
         for rank, curve in curves.items()
     }
-    told = [f"rank {rank} from {x:.0f} s on" for rank, x in first.items() if x is not None]
-    more = f", and {len(told) - FEW} more ranks" if len(told) > FEW else ""
-    return f'<p class="odd">Not a finite number: {", ".join(told[:FEW])}{more}.</p>' if told else ""
+    shown = [f"rank {rank} from {x:.0f} s on" for rank, x in first.items() if x is not None]
+    more = f", and {len(shown) - FEW} more ranks" if len(shown) > FEW else ""
+    return (
+        f'<p class="odd">Not a finite number: {", ".join(shown[:FEW])}{more}.</p>' if shown else ""
+    )
 
 
 def _parts(curve: story.Curve, by: float) -> list[list[tuple[float, float]]]:
@@ -115,11 +117,11 @@ def plot(
     width: float, top: float, height: float, drawn: Iterable[str], data: Mapping[str, object]
 ) -> str:
     """An area over time, cut off at its edges when it is zoomed."""
-    told = "".join(f' data-{name}="{words(value)}"' for name, value in data.items())
+    attributes = "".join(f' data-{name}="{words(value)}"' for name, value in data.items())
     place = f'x="{LEFT}" y="{top:g}" width="{width:g}" height="{height:g}"'
     return (
         f'<svg class="plot" {place} viewBox="{LEFT} {top:g} {width:g} {height:g}" '
-        f'preserveAspectRatio="none"{told}>{"".join(drawn)}</svg>'
+        f'preserveAspectRatio="none"{attributes}>{"".join(drawn)}</svg>'
     )
 
 
@@ -142,9 +144,9 @@ def nice(value: float) -> float:
     return min(next(step for step in steps if step >= value), sys.float_info.max)
 
 
-def text(x: float, y: float, said: str, anchor: str = "start", extra: str = "") -> str:
+def text(x: float, y: float, label: str, anchor: str = "start", extra: str = "") -> str:
     """Text at a place."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{words(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{words(label)}</text>'
 
 
 def colour(rank: int) -> str:
@@ -165,8 +167,8 @@ def _axes(scale: _Scale, unit: str) -> list[str]:
         drawn.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        said = f"{value:g}{' ' + unit if value == scale.high else ''}"
-        drawn.append(text(LEFT - 6, y + 4, said, "end"))
+        label = f"{value:g}{' ' + unit if value == scale.high else ''}"
+        drawn.append(text(LEFT - 6, y + 4, label, "end"))
     return drawn
 
 

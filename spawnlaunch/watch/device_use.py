@@ -48,12 +48,12 @@ class Meter:
         self._node = nodes.read(everything=False) if node is None else node
         self._root = root.rstrip("/")
         self._nvml = _nvml() if any(d.vendor == "nvidia" for d in self._node.devices) else None
-        self._seen: dict[int, DeviceUse] = {}
+        self._uses: dict[int, DeviceUse] = {}
         self._of: dict[tuple[int, int], int | None] = {}  # the device's number, by process
 
     def begin(self) -> None:
         """Begin a sample: the figures of the one before are forgotten."""
-        self._seen.clear()
+        self._uses.clear()
 
     def of(self, rank: find.Rank) -> DeviceUse | None:
         """The use of a rank's device.
@@ -68,9 +68,9 @@ class Meter:
         number = self._of[key]
         if number is None:
             return None
-        if number not in self._seen:
-            self._seen[number] = self._look(self._node.devices[number])
-        return self._seen[number]
+        if number not in self._uses:
+            self._uses[number] = self._look(self._node.devices[number])
+        return self._uses[number]
 
     def _look(self, device: nodes.Device) -> DeviceUse:
         known = DeviceUse(device.number, device.address, device.vendor)
@@ -110,22 +110,22 @@ class _Nvml:
 
     def figures(self, device: nodes.Device) -> dict[str, Any]:
         """The library's figures for a device, found by its address."""
-        it, told = self._library, {}
+        nvml, figures = self._library, dict[str, Any]()
         try:
-            handle = it.nvmlDeviceGetHandleByPciBusId(device.address.encode())
-        except it.NVMLError:
+            handle = nvml.nvmlDeviceGetHandleByPciBusId(device.address.encode())
+        except nvml.NVMLError:
             return {}
-        with suppress(it.NVMLError):
-            told["use"] = float(it.nvmlDeviceGetUtilizationRates(handle).gpu)
-        with suppress(it.NVMLError):
-            memory = it.nvmlDeviceGetMemoryInfo(handle, it.nvmlMemory_v2)  # as nvidia-smi
-            told["memory"], told["memory_total"] = int(memory.used), int(memory.total)
-        with suppress(it.NVMLError):
-            kind = it.NVML_TEMPERATURE_GPU
-            told["temperature"] = float(it.nvmlDeviceGetTemperature(handle, kind))
-        with suppress(it.NVMLError):
-            told["clock"] = float(it.nvmlDeviceGetClockInfo(handle, it.NVML_CLOCK_SM))
-        return told
+        with suppress(nvml.NVMLError):
+            figures["use"] = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        with suppress(nvml.NVMLError):
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)  # as nvidia-smi
+            figures["memory"], figures["memory_total"] = int(memory.used), int(memory.total)
+        with suppress(nvml.NVMLError):
+            kind = nvml.NVML_TEMPERATURE_GPU
+            figures["temperature"] = float(nvml.nvmlDeviceGetTemperature(handle, kind))
+        with suppress(nvml.NVMLError):
+            figures["clock"] = float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+        return figures
 
 
 def _nvml() -> _Nvml | None:

@@ -38,7 +38,8 @@ def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host:
     waiting = list(node["devices"])
     for title, cpus in _domains(node):
         here = [core for core in cores if core.cpus & cpus]
-        beside = [each for each in waiting if _is_next_to(each, cpus)]
+        local = [(each, cpuset.parse(each["local_cpus"] or "")) for each in waiting]
+        beside = [each for each, its_cpus in local if its_cpus and its_cpus <= cpus]
         waiting = [each for each in waiting if each not in beside]
         part, height = _domain(title, _groups(node, here), beside, taken, y)
         drawn += part
@@ -79,11 +80,6 @@ def _groups(node: Mapping[str, Any], cores: Sequence[_Core]) -> list[list[_Core]
     found = [[core for core in cores if core.cpus & group] for group in groups]
     rest = [core for core in cores if not any(core.cpus & group for group in groups)]
     return [group for group in [*found, rest] if group]
-
-
-def _is_next_to(device: Mapping[str, Any], cpus: frozenset[int]) -> bool:
-    local = cpuset.parse(device["local_cpus"] or "")
-    return bool(local) and local <= cpus
 
 
 def _domain(

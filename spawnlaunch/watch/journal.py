@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from spawnlaunch.base import events, machine, say
-from spawnlaunch.outcome import endings, exits
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.output import Output, pipes
 from spawnlaunch.run import observer
 from spawnlaunch.run.processes import Running
@@ -48,17 +48,17 @@ class Journal(observer.Observer):
             self._sink.put(json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
-        told = workers[0].environ
-        restart = int(told["TORCHELASTIC_RESTART_COUNT"])
-        world = {name: told[name] for name in OF_THE_NODE if name in told}
+        environ = workers[0].environ
+        restart = int(environ["TORCHELASTIC_RESTART_COUNT"])
+        world = {name: environ[name] for name in OF_THE_NODE if name in environ}
         pids = {rank: one.pid for rank, one in running.items()}
         since = {rank: one.since for rank, one in running.items()}
         self.noted("attempt", restart=restart, pids=pids, since=since, world=world)
 
-    def exited(self, one: exits.WorkerExit) -> None:
-        self.noted("ended", **endings.as_json(one))
+    def exited(self, exited: failures.WorkerExit) -> None:
+        self.noted("ended", **endings.as_json(exited))
 
-    def ended(self, result: exits.LaunchResult, was_told_to_end: Callable[[], bool]) -> None:
+    def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """Write the end of the launch; its first failure may be on another node."""
         cause, failure = result.cause, result.first_failure
         elsewhere = cause and cause.kind == "failure" and not failure
@@ -69,7 +69,7 @@ class Journal(observer.Observer):
             words=[] if elsewhere else [*endings.summary(result, self._hostname)],
             traceback=endings.last_words(failure) if failure else None,
         )
-        self._output.await_readers([self._sink], 0.0, was_told_to_end)
+        self._output.await_readers([self._sink], 0.0, is_end_requested)
         lost = self._untold + self._sink.queue.count(b"\n")
         words = f"the process that writes the record does not read: it lacks the last {lost} events"
         say.say([words] * bool(lost))

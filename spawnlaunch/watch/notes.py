@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median, median_high, median_low
-from typing import NamedTuple
 
-from spawnlaunch.watch import progress, usage
+from spawnlaunch.hang.culprits import Note
+from spawnlaunch.watch import usage
 
 STUCK_S = 10.0  # without a step, and ten times as long as a step takes
 STUCK_STEPS = 10
@@ -37,14 +37,6 @@ KEPT = 240  # samples of each rank
 LOOKS = 6  # before there is a note on a change over time
 
 History = Mapping[int, Sequence[usage.Sample]]  # by rank, the oldest first
-
-
-class Note(NamedTuple):
-    """A remark on a rank that deserves a look."""
-
-    rank: int
-    kind: str
-    words: str  # a sentence, which names the rank
 
 
 class Histories:
@@ -72,10 +64,13 @@ class Histories:
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
     """All notes of each launch; first those on ranks held from outside, which may be the cause."""
-    told: dict[str, list[Note]] = {}
+    by_launch: dict[str, list[Note]] = {}
     for launch, noted in (one for each in found for one in each.items()):
-        told.setdefault(launch, []).extend(noted)
-    return {name: sorted(all_, key=lambda n: n.kind != "stopped") for name, all_ in told.items()}
+        by_launch.setdefault(launch, []).extend(noted)
+    return {
+        launch: sorted(noted, key=lambda note: note.kind != "stopped")
+        for launch, noted in by_launch.items()
+    }
 
 
 def notes(history: History, now: float) -> list[Note]:
@@ -83,9 +78,19 @@ def notes(history: History, now: float) -> list[Note]:
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
     found = [*_stopped(history), *_stuck(last, now)]
     held = {note.rank for note in found if note.kind == "stopped"}
-    found += _slow(last) or [note for note in _uneven(history) if note.rank not in held]
-    found += [*_grows(history), *_elsewhere(last), *_device(last), *_idle_device(history)]
-    return found
+    own_s = {
+        rank: (one.progress.data_s or 0.0) + one.progress.compute_s
+        for rank, one in last.items()
+        if one.progress and one.progress.compute_s is not None
+    }
+    found += slow(own_s) or [note for note in _uneven(history) if note.rank not in held]
+    found += _grows(history)
+    found += [
+        Note(rank, "elsewhere", f"rank {rank} ran on CPUs {one.elsewhere}, bound to {one.cpus}")
+        for rank, one in sorted(last.items())
+        if one.elsewhere
+    ]
+    return [*found, *_slow_device(last), *_idle_device(history)]
 
 
 def _stopped(history: History) -> Iterable[Note]:
@@ -97,32 +102,18 @@ def _stopped(history: History) -> Iterable[Note]:
 
 
 def _stuck(last: Mapping[int, usage.Sample], now: float) -> Iterable[Note]:
-    told = {rank: one.progress for rank, one in last.items() if one.progress}
-    waiting = {rank for rank, each in told.items() if each.phase == "wait"}
-    age_s = _standstill_s([*told.values()], now)
-    if age_s is None or not (waiting or len(told) == 1):
+    progress = {rank: one.progress for rank, one in last.items() if one.progress}
+    waiting = {rank for rank, each in progress.items() if each.phase == "wait"}
+    ages_s = [now - each.at for each in progress.values() if each.at is not None]
+    if not ages_s or len(ages_s) < len(progress) or not (waiting or len(progress) == 1):
         return
-    for rank in sorted(told.keys() - waiting):
-        phase = told[rank].phase or "between steps"
-        yield Note(rank, "stuck", f"rank {rank} has made no step for {age_s:.0f} s: in {phase}")
-
-
-def _standstill_s(told: Sequence[progress.Progress], now: float) -> float | None:
-    """The time since the last step of any rank; None: it is short, or not known for all ranks."""
-    ages = [now - each.at for each in told if each.at is not None]
-    if not ages or len(ages) < len(told):
-        return None
-    steps = [sum(filter(None, (each.data_s, each.compute_s, each.wait_s))) for each in told]
-    return None if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) else min(ages)
-
-
-def _slow(last: Mapping[int, usage.Sample]) -> list[Note]:
-    own = {
-        rank: (one.progress.data_s or 0.0) + one.progress.compute_s
-        for rank, one in last.items()
-        if one.progress and one.progress.compute_s is not None
-    }
-    return slow(own)
+    parts = ((each.data_s, each.compute_s, each.wait_s) for each in progress.values())
+    step_s = max(sum(filter(None, each)) for each in parts)
+    if min(ages_s) < max(STUCK_S, STUCK_STEPS * step_s):
+        return
+    for rank in sorted(progress.keys() - waiting):
+        words = f"rank {rank} has made no step for {min(ages_s):.0f} s"
+        yield Note(rank, "stuck", f"{words}: in {progress[rank].phase or 'between steps'}")
 
 
 def slow(own_s: Mapping[int, float]) -> list[Note]:
@@ -186,13 +177,6 @@ def _growth(samples: Sequence[usage.Sample]) -> tuple[int, int, float, bool]:
     return more, sizes[0], seconds, rises >= RISING * (len(sizes) - 1)
 
 
-def _elsewhere(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
-    for rank, one in sorted(last.items()):
-        if one.elsewhere:
-            words = f"rank {rank} ran on CPUs {one.elsewhere}, bound to {one.cpus}"
-            yield Note(rank, "elsewhere", words)
-
-
 def _idle_device(history: History) -> Iterable[Note]:
     """Notes on devices that are used less than others.
 
@@ -208,7 +192,7 @@ def _idle_device(history: History) -> Iterable[Note]:
         yield from _compared(rank, "device", words, f"{use:.0f}", f"{usual:.0f}")
 
 
-def _device(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
+def _slow_device(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
     clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
     known = {rank: clock for rank, clock in clocks.items() if clock}
     for rank, clock, usual in _below(known, SLOW):

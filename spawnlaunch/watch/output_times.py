@@ -1,6 +1,6 @@
 """The time at which a rank last wrote something, seen from outside.
 
-A guard publishes it for the streams that come through its pipes (output/published.py). For
+A guard publishes it for the streams that come through its pipes (`Output.publish`). For
 other streams it is the time of change of the rank's stdout or stderr: of a file, a terminal, and,
 where the kernel keeps it, a pipe. Ranks that share a stream, as the terminal of torchrun, have the
 same time.
@@ -13,28 +13,28 @@ import time
 from collections.abc import Iterable
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
-from spawnlaunch.output import published
+from spawnlaunch import output
 from spawnlaunch.watch import find, progress
 
-NAME = f"/memfd:{published.TOLD} (deleted)"  # of a guard, as readlink(2) has it
+NAME = f"/memfd:{output.TIMES} (deleted)"  # of a guard, as readlink(2) has it
 
 
 class OutputTimes:
     """The times at which ranks last wrote."""
 
     def __init__(self) -> None:
-        self._told: dict[int, str | None] = {}  # by a guard's pid, the file in which it tells
-        self._pipes_tell = _pipes_tell()
+        self._files: dict[int, str | None] = {}  # by a guard's pid, the file in which it tells
+        self._are_pipes_dated = _are_pipes_dated()
 
     def set_ranks(self, ranks: Iterable[find.Rank]) -> None:
         """Look for the guards of these ranks, which are all that live."""
         guards = {rank.parent for rank in ranks}
-        self._told = {pid: self._told.get(pid) or progress.find_open(pid, NAME) for pid in guards}
+        self._files = {pid: self._files.get(pid) or progress.find_open(pid, NAME) for pid in guards}
 
     def said_at(self, rank: find.Rank) -> float | None:
         """The time of the rank's last output: monotonic clock, seconds; None: not known."""
-        path = self._told.get(rank.parent)
-        last = _said(path, rank.pid) if path else None
+        path = self._files.get(rank.parent)
+        last = _published_at(path, rank.pid) if path else None
         if last is not None:
             return last
         times = [self._changed(f"/proc/{rank.pid}/fd/{fd}") for fd in (1, 2)]
@@ -49,12 +49,12 @@ class OutputTimes:
             return None
         mode = found.st_mode
         is_terminal = S_ISCHR(mode) and os.major(found.st_rdev) in range(136, 144)  # pts(4)
-        if S_ISREG(mode) or is_terminal or (S_ISFIFO(mode) and self._pipes_tell):
+        if S_ISREG(mode) or is_terminal or (S_ISFIFO(mode) and self._are_pipes_dated):
             return found.st_mtime
         return None
 
 
-def _pipes_tell() -> bool:
+def _are_pipes_dated() -> bool:
     """Whether a pipe changes its time when it is written to: some kernels save that effort."""
     inlet, outlet = os.pipe()
     try:
@@ -67,15 +67,15 @@ def _pipes_tell() -> bool:
         os.close(outlet)
 
 
-def _said(path: str, pid: int) -> float | None:
+def _published_at(path: str, pid: int) -> float | None:
     """The time of a worker's last output, as its guard publishes it: monotonic clock, seconds."""
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError:
         return None
-    for at in range(0, len(content), published.SLOT_BYTES):
-        words = content[at : at + published.SLOT_BYTES].split()
+    for at in range(0, len(content), output.SLOT_BYTES):
+        words = content[at : at + output.SLOT_BYTES].split()
         if len(words) == 3 and words[0] == str(pid).encode():
             return float(words[1])
     return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import join
-from typing import Any
+from typing import Any, NamedTuple
 
 from spawnlaunch.hang import groups
 from spawnlaunch.outcome import failures
@@ -16,20 +16,31 @@ from spawnlaunch.watch.charts import words
 from spawnlaunch.watch.story import Directory, Story
 
 ENDING = 180  # the width of the text on how a rank ended
-# Figures with a curve: title, unit, divisor of the values, kinds of notes that mark a rank.
+
+
+class Figure(NamedTuple):
+    """A figure of all ranks that the page draws over time."""
+
+    name: str
+    title: str
+    unit: str
+    by: float = 1.0  # the divisor of its values
+    kinds: tuple[str, ...] = ()  # of notes that mark a rank
+
+
 CURVES = (
-    ("own_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
-    ("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
-    ("waits", "Share of the time that it waits for others", "%", 1e-2, ()),
-    ("cpu", "CPU use", "cores", 1.0, ("uneven",)),
-    ("memory", "Memory", "MiB", 2.0**20, ("grows",)),
-    ("device_use", "Device use", "%", 1.0, ()),
-    ("device_memory", "Device memory", "GiB", 2.0**30, ()),
-    ("device_temperature", "Device temperature", "°C", 1.0, ()),
-    ("device_clock", "Device clock", "MHz", 1.0, ("device",)),
-    ("reads", "Reads", "MiB/s", 2.0**20, ()),
-    ("writes", "Writes", "MiB/s", 2.0**20, ()),
-    ("loss", "Loss of the training loop", "", 1.0, ()),
+    Figure("own_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
+    Figure("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
+    Figure("waits", "Share of the time that it waits for others", "%", 1e-2),
+    Figure("cpu", "CPU use", "cores", kinds=("uneven",)),
+    Figure("memory", "Memory", "MiB", 2.0**20, ("grows",)),
+    Figure("device_use", "Device use", "%"),
+    Figure("device_memory", "Device memory", "GiB", 2.0**30),
+    Figure("device_temperature", "Device temperature", "°C"),
+    Figure("device_clock", "Device clock", "MHz", kinds=("device",)),
+    Figure("reads", "Reads", "MiB/s", 2.0**20),
+    Figure("writes", "Writes", "MiB/s", 2.0**20),
+    Figure("loss", "Loss of the training loop", ""),
 )
 
 
@@ -57,9 +68,12 @@ def _launch(story: Story, number: int, several: bool) -> str:
     until_s = max(story.ended - story.began, 1.0)
     sections: Sequence[tuple[str, Callable[[], str]]] = [
         ("", lambda: "\n".join(_head(story))),
-        *_pictures(story),
+        *(
+            (f"Where the ranks sit on {start['host']}", partial(_picture, start))
+            for start in story.starts
+        ),
         ("Attempts", lambda: _attempts(story, until_s)),
-        *_curves(story, until_s),
+        *((figure.title, partial(_curve, story, until_s, figure)) for figure in CURVES),
         ("The first failure", lambda: _failure(story)),
         ("Ranks at their end", lambda: _ranks(story)),
         ("What happened", lambda: _events(story)),
@@ -71,24 +85,17 @@ def _launch(story: Story, number: int, several: bool) -> str:
     if not several:
         return f'<div data-until="{until_s}">{head}\n{inside}</div>'
     opened = "" if number else ' open=""'
-    line = f"{_clock(story.began, day=True)}: {_outcome(story)}"
+    ends = story.of_kind("end")
+    outcome = _status(ends[-1]["status"]) if ends else "no end"
+    line = f"{_clock(story.began, day=True)}: {outcome}"
     return (
         f'<details id="launch{number}" data-until="{until_s}"{opened}><summary>{head} '
         f"{words(line)}</summary>\n{inside}</details>"
     )
 
 
-def _command(story: Story) -> str:
-    return join(map(str, story.starts[0]["command"]))
-
-
 def _clock(at: float, day: bool = False) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S", time.localtime(at))
-
-
-def _outcome(story: Story) -> str:
-    ends = story.of_kind("end")
-    return _status(ends[-1]["status"]) if ends else "no end"
 
 
 def _title(story: Story) -> str:
@@ -110,15 +117,15 @@ def _section(title: str, content: Callable[[], str]) -> list[str]:
 
 def _head(story: Story) -> Iterable[str]:
     lasted = f"{story.ended - story.began:.0f} s"
-    yield f"<pre>{words(_command(story))}</pre>"
+    yield f"<pre>{words(join(map(str, story.starts[0]['command'])))}</pre>"
     yield f"<p>{_clock(story.began, day=True)}, {lasted}</p>"
     yield from (f'<p class="mark">{words(line)}</p>' for line in _how_it_ended(story))
     ends = story.of_kind("end")
     if ends and ends[-1]["status"] == 0:
         yield '<p class="well">It ended well, with status 0.</p>'
     for note in story.of_kind("note"):
-        said = f"after {note['time'] - story.began:.0f} s: {note['words']}"
-        yield f'<p class="mark"><b>{words(note["note"])}</b> {words(said)}</p>'
+        line = f"after {note['time'] - story.began:.0f} s: {note['words']}"
+        yield f'<p class="mark"><b>{words(note["note"])}</b> {words(line)}</p>'
     yield from _roll(story)
 
 
@@ -131,41 +138,36 @@ def _roll(story: Story) -> Iterable[str]:
         places.setdefault((group["one"], group["several"]), []).append(rank)
     found = [groups.Group(ranks, True, *where) for where, ranks in places.items()]
     if found:
-        said = "; ".join(
+        lines = "; ".join(
             group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
         )
         after_s = calls[-1]["time"] - story.began
-        yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {said}")}</p>'
+        yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {lines}")}</p>'
 
 
 def _how_it_ended(story: Story) -> list[str]:
-    said = [
+    lines = [
         f"No record of {host} after {_clock(last)} ({last - story.began:.0f} s): it still runs, or "
         "its launcher or its recorder was killed."
         for host, last in story.unended.items()
     ]
-    said += [
+    lines += [
         f"{file}: {count} line{'s' * (count > 1)} cannot be read."
         for file, count in story.lost.items()
     ]
     ends = story.of_kind("end")
     if not ends or ends[-1]["status"] == 0:
-        return said
+        return lines
     end = ends[-1]
     why = f"It exited with {_status(end['status'])}" + (
         f" ({end['cause']})" if end["cause"] else ""
     )
-    return [f"{why}.", *end["words"], *said]
+    return [f"{why}.", *end["words"], *lines]
 
 
-def _pictures(story: Story) -> Iterable[tuple[str, Callable[[], str]]]:
-    for start in story.starts:
-        host = start["host"]
-        yield f"Where the ranks sit on {host}", partial(_picture, start["explain"], host)
-
-
-def _picture(told: Mapping[str, Any], host: str) -> str:
-    return drawing.picture(told["node"], told["workers"], host)
+def _picture(start: Mapping[str, Any]) -> str:
+    launch = start["explain"]
+    return drawing.picture(launch["node"], launch["workers"], start["host"])
 
 
 def _attempts(story: Story, until_s: float) -> str:
@@ -184,7 +186,10 @@ def _attempts(story: Story, until_s: float) -> str:
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
         until = end["time"] if end else story.ended
-        look = FAILED if end and end["status"] and not end["told"] else _look(rank)
+        colour = charts.colour(rank)
+        look = f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
+        if end and end["status"] and not end["told"]:
+            look = FAILED
         bars.append(
             f'<rect x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
             f'height="{height - 4}" {look}/>'
@@ -210,19 +215,14 @@ def _attempts(story: Story, until_s: float) -> str:
 FAILED = 'class="bad" fill="#b30000" stroke="#b30000" fill-opacity="0.9"'
 
 
-def _look(rank: int) -> str:
-    colour = charts.colour(rank)
-    return f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
-
-
-def _beside(left: float, right: float, y: float, said: str, on: str) -> str:
+def _beside(left: float, right: float, y: float, label: str, on: str) -> str:
     """Text after a bar, before it, or on it, as there is room; there it has the class `on`."""
     x, anchor, kind = left + 6, "start", f"last {on}"
     if right + ENDING < charts.WIDTH:
         x, kind = right + 6, "last"
     elif left - ENDING > charts.LEFT:
         x, anchor, kind = left - 6, "end", "last"
-    return charts.text(x, y, said, anchor, f' class="{kind}"')
+    return charts.text(x, y, label, anchor, f' class="{kind}"')
 
 
 def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) -> Iterable[str]:
@@ -250,11 +250,10 @@ def _status(status: int) -> str:
     return f"status {status}" + f" ({name})" * (status > 128 and name.startswith("SIG"))
 
 
-def _curves(story: Story, until_s: float) -> Iterable[tuple[str, Callable[[], str]]]:
-    for name, title, unit, by, kinds in CURVES:
-        marked = {one["rank"] for one in story.of_kind("note") if one["note"] in kinds}
-        curves = story.curves.get(name, {})
-        yield title, partial(charts.lines, curves, unit, until_s, marked, by)
+def _curve(story: Story, until_s: float, figure: Figure) -> str:
+    marked = {one["rank"] for one in story.of_kind("note") if one["note"] in figure.kinds}
+    curves = story.curves.get(figure.name, {})
+    return charts.lines(curves, figure.unit, until_s, marked, figure.by)
 
 
 def _failure(story: Story) -> str:

@@ -71,8 +71,8 @@ def find_open(pid: int, name: str) -> str | None:
 def _parsed(text: str) -> Progress | None:
     """The progress in a text: a letter for the phase, then JSON, then blanks."""
     try:
-        told: dict[str, Any] = json.loads(text[1:].rstrip("\0 "))
-        fields: dict[str, Any] = {name: told.get(name) for name in Progress._fields[1:]}
+        read: dict[str, Any] = json.loads(text[1:].rstrip("\0 "))
+        fields: dict[str, Any] = {name: read.get(name) for name in Progress._fields[1:]}
         fields["step"] = fields["step"] or 0
         return Progress(phase=PHASES.get(text[:1], ""), **fields)
     except (ValueError, TypeError):

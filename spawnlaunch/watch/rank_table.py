@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset, errors
+from spawnlaunch.hang import culprits
 from spawnlaunch.watch import notes, usage
 
 ELSEWHERE = "!"
@@ -23,9 +24,9 @@ NO_WITNESS = (
     "from spawnlaunch import witness; witness.begin()"
 )
 OF_A_NOTE = f"  {ELSEWHERE} ", " " * 6  # begin its first line, and those after it
-TEMPERATURE = "temperature"
 BUNDLED = "/spawnlaunch/train/__main__.py"
 NAME_COLUMNS = 16  # of a host, at most
+MOST_CPUS = 11  # characters of their list
 BLOCKS = "\N{BOX DRAWINGS LIGHT HORIZONTAL}▁▂▃▄▅▆▇█"  # nothing, and eighths
 LATELY = 12  # looks
 STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped": "stop",
@@ -33,18 +34,50 @@ STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped"
 
 
 class Column(NamedTuple):
-    """A column: its heading, the text of a cell, and the key by which it sorts."""
+    """A column: a value of each rank, and how it is shown; most are sorted from the largest on."""
 
     name: str
     meaning: str
-    cell: Callable[[usage.Sample], str]
-    key: Callable[[usage.Sample], Any]
     drops: int  # where there is little room the column with the highest goes first
-    left: bool = False
+    value: Callable[[usage.Sample], Any]  # None: not known
+    show: Callable[[Any], str] = str
+    suffix: Callable[[usage.Sample], str] = lambda _: ""
+    is_ascending: bool = False
+    is_left: bool = False  # aligned, as text
+
+    def cell(self, one: usage.Sample) -> str:
+        """The text for a rank; "" where the value is not known."""
+        value = self.value(one)
+        return "" if value is None else self.show(value) + self.suffix(one)
+
+    def key(self, one: usage.Sample) -> Any:
+        """The key by which ranks are sorted."""
+        value = self.value(one)
+        if self.is_ascending:
+            return value
+        return 1.0 if value is None else -value
 
 
-def _number(value: float | None) -> float:
-    return -1.0 if value is None else value
+def size(value: float | None) -> str:
+    """Bytes in at most four digits and a letter; powers of 1024."""
+    if value is None:
+        return ""
+    for unit in "BKMGT":
+        if value < 999.5 or unit == "T":
+            break
+        value /= 1024
+    return f"{value:.0f}{unit}" if value >= 9.95 or unit == "B" else f"{value:.1f}{unit}"
+
+
+def _age(seconds: float) -> str:
+    """Seconds, minutes or hours, in at most four characters."""
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    return f"{seconds / 60:.0f}m" if seconds < 99.5 * 60 else f"{seconds / 3600:.0f}h"
+
+
+def _bound(one: usage.Sample) -> int:
+    return len(cpuset.parse(one.cpus)) or 1
 
 
 def _state(one: usage.Sample) -> str:
@@ -52,57 +85,64 @@ def _state(one: usage.Sample) -> str:
     return STATES.get(kind, kind)
 
 
-def _phase(one: usage.Sample) -> str:
-    return one.progress.phase if one.progress else ""
+def _step(one: usage.Sample) -> int | None:
+    has_steps = one.progress and one.progress.steps is not None
+    return one.progress.step if one.progress and has_steps else None
 
 
+def _share(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+_rounded = "{:.0f}".format
 COLUMNS = (
-    Column("host", "its node", lambda s: s.host[:NAME_COLUMNS], lambda s: s.host, 9, True),
-    Column("rank", "its number among all ranks", lambda s: str(s.rank), lambda s: s.rank, 0),
-    Column("pid", "its process", lambda s: str(s.pid), lambda s: s.pid, 5),
-    Column("state", "what its process does, as ps has it", _state, _state, 6, True),
+    Column("host", "its node", 9, lambda s: s.host[:NAME_COLUMNS], is_ascending=True, is_left=True),
+    Column("rank", "its number among all ranks", 0, lambda s: s.rank, is_ascending=True),
+    Column("pid", "its process", 5, lambda s: s.pid, is_ascending=True),
+    Column("state", "what its process does, as ps has it", 6, _state,
+           is_ascending=True, is_left=True),
     Column("cpu%", f"CPU time, of the cores that it is bound to; {ELSEWHERE}: a thread ran outside",
-           lambda s: _cpu(s), lambda s: -_number(s.cpu), 1),
-    Column("cpus", "the CPUs that it is bound to",
-           lambda s: _short(s.cpus, 11), lambda s: s.cpus, 8, True),
-    Column("mem", "resident memory", lambda s: size(s.memory), lambda s: -s.memory, 2),
-    Column("peak", "the most that this was", lambda s: size(s.peak), lambda s: -_number(s.peak), 7),
-    Column("thr", "threads", lambda s: str(s.threads), lambda s: -s.threads, 11),
-    Column("gpu%", "share of the time in which its device works",
-           lambda s: _device(s, "use", "{:.0f}"), lambda s: -_of(s, "use"), 3),
-    Column("gpumem", "memory of its device that is used",
-           lambda s: size(_raw(s, "memory")), lambda s: -_of(s, "memory"), 4),
-    Column("°C", "temperature of its device",
-           lambda s: _device(s, TEMPERATURE, "{:.0f}"), lambda s: -_of(s, TEMPERATURE), 12),
-    Column("MHz", "clock of its device",
-           lambda s: _device(s, "clock", "{:.0f}"), lambda s: -_of(s, "clock"), 13),
-    Column("rd/s", "bytes read per second",
-           lambda s: size(s.reads), lambda s: -_number(s.reads), 10),
-    Column("wr/s", "bytes written per second",
-           lambda s: size(s.writes), lambda s: -_number(s.writes), 10),
-    Column("said", "age of its last output",
-           lambda s: age(s.quiet_s), lambda s: -_number(s.quiet_s), 4),
-    Column("wait%", "share of the time in which it waits for other ranks",
-           lambda s: _share(s.waits), lambda s: -_number(s.waits), 4),
-    Column("late%", "share of the time in which other ranks wait for it",
-           lambda s: _share(s.waited_for), lambda s: -_number(s.waited_for), 3),
-    Column("step", "steps done, of the bundled loop",
-           lambda s: _step(s), lambda s: -(s.progress.step if s.progress else -1), 3),
-    Column("/s", "samples per second of all ranks, likewise",
-           lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
-    Column("phase", "what it does in a step, likewise", _phase, _phase, 5, True),
+           1, lambda s: None if s.cpu is None else 100 * s.cpu / _bound(s), _rounded,
+           suffix=lambda s: ELSEWHERE * bool(s.elsewhere)),
+    Column("cpus", "the CPUs that it is bound to", 8, lambda s: s.cpus,
+           lambda cpus: cpus if len(cpus) <= MOST_CPUS else f"{cpus[: MOST_CPUS - 2]}..",
+           is_ascending=True, is_left=True),
+    Column("mem", "resident memory", 2, lambda s: s.memory, size),
+    Column("peak", "the most that this was", 7, lambda s: s.peak, size),
+    Column("thr", "threads", 11, lambda s: s.threads),
+    Column("gpu%", "share of the time in which its device works", 3,
+           lambda s: s.device and s.device.use, _rounded),
+    Column("gpumem", "memory of its device that is used", 4,
+           lambda s: s.device and s.device.memory, size),
+    Column("°C", "temperature of its device", 12,
+           lambda s: s.device and s.device.temperature, _rounded),
+    Column("MHz", "clock of its device", 13, lambda s: s.device and s.device.clock, _rounded),
+    Column("rd/s", "bytes read per second", 10, lambda s: s.reads, size),
+    Column("wr/s", "bytes written per second", 10, lambda s: s.writes, size),
+    Column("said", "age of its last output", 4, lambda s: s.quiet_s, _age),
+    Column("wait%", "share of the time in which it waits for other ranks", 4,
+           lambda s: s.waits, _share),
+    Column("late%", "share of the time in which other ranks wait for it", 3,
+           lambda s: s.waited_for, _share),
+    Column("step", "steps done, of the bundled loop", 3, _step,
+           suffix=lambda s: f"/{s.progress.steps}" if s.progress else ""),
+    Column("/s", "samples per second of all ranks, likewise", 9,
+           lambda s: s.progress and s.progress.rate,
+           lambda rate: f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"),
+    Column("phase", "what it does in a step, likewise", 5,
+           lambda s: s.progress.phase if s.progress else "", is_ascending=True, is_left=True),
 )  # fmt: skip
 # Figures with a history: the heading, and the share in use.
 TRENDS: Sequence[tuple[str, Callable[[usage.Sample], float | None]]] = (
     ("cpu lately", lambda s: None if s.cpu is None else s.cpu / _bound(s)),
-    ("gpu lately", lambda s: None if _raw(s, "use") is None else _of(s, "use") / 100),
+    ("gpu lately", lambda s: s.device.use / 100 if s.device and s.device.use is not None else None),
 )
 ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", "wr/s", "said")
 
 
 def table(
     samples: Sequence[usage.Sample],
-    found: Mapping[str, Sequence[notes.Note]],
+    found: Mapping[str, Sequence[culprits.Note]],
     width: int,
     height: float = math.inf,
     sort: str = "rank",
@@ -162,7 +202,7 @@ def rows(ranks: Sequence[usage.Sample], width: int, sort: str, history: notes.Hi
     key = next(column.key for column in COLUMNS if column.name == sort)
     ordered = sorted(ranks, key=lambda one: (key(one), one.rank, one.host))
     columns = [
-        [_fitted(cell, wide, column) for cell in cells]
+        [cell.ljust(wide) if column.is_left else cell.rjust(wide) for cell in cells]
         for column, cells, wide in _columns(ordered, width)
     ]
     left = width - sum(len(column[0]) + 1 for column in columns)
@@ -187,78 +227,10 @@ def _columns(ranks: Sequence[usage.Sample], width: int) -> list[tuple[Column, li
 def _trends(ranks: Sequence[usage.Sample], history: notes.History) -> Iterable[list[str]]:
     """Columns of recent use, with their headings."""
     for name, share in TRENDS:
-        shares = [[share(s) for s in [*history.get(one.rank, ())][-LATELY:]] for one in ranks]
-        cells = ["".join(map(_block, each)).rjust(LATELY) for each in shares]
-        if any(each.strip() for each in cells):
-            yield [name.ljust(LATELY), *cells]
-
-
-def _block(share: float | None) -> str:
-    return " " if share is None else BLOCKS[max(0, min(8, round(8 * share)))]
-
-
-def _fitted(text: str, wide: int, column: Column) -> str:
-    return text.ljust(wide) if column.left else text.rjust(wide)
-
-
-def _cpu(one: usage.Sample) -> str:
-    """The percentage of the rank's cores in use; of one core where it is bound to none."""
-    if one.cpu is None:
-        return ""
-    return f"{100 * one.cpu / _bound(one):.0f}{ELSEWHERE if one.elsewhere else ''}"
-
-
-def _bound(one: usage.Sample) -> int:
-    return len(cpuset.parse(one.cpus)) or 1
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f}"
-
-
-def _raw(one: usage.Sample, name: str) -> float | None:
-    return getattr(one.device, name) if one.device else None
-
-
-def _of(one: usage.Sample, name: str) -> float:
-    return _number(_raw(one, name))
-
-
-def _device(one: usage.Sample, name: str, how: str) -> str:
-    value = _raw(one, name)
-    return "" if value is None else how.format(value)
-
-
-def _step(one: usage.Sample) -> str:
-    if one.progress is None or one.progress.steps is None:
-        return ""
-    return f"{one.progress.step}/{one.progress.steps}"
-
-
-def _rate(one: usage.Sample) -> str:
-    rate = one.progress.rate if one.progress else None
-    return "" if rate is None else f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
-
-
-def size(value: float | None) -> str:
-    """Bytes in at most four digits and a letter; powers of 1024."""
-    if value is None:
-        return ""
-    for unit in "BKMGT":
-        if value < 999.5 or unit == "T":
-            break
-        value /= 1024
-    return f"{value:.0f}{unit}" if value >= 9.95 or unit == "B" else f"{value:.1f}{unit}"
-
-
-def age(seconds: float | None) -> str:
-    """Seconds, minutes or hours, in at most four characters."""
-    if seconds is None:
-        return ""
-    if seconds < 99.5:
-        return f"{seconds:.0f}s"
-    return f"{seconds / 60:.0f}m" if seconds < 99.5 * 60 else f"{seconds / 3600:.0f}h"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 2]}.."
+        cells = [name.ljust(LATELY)]
+        for one in ranks:
+            shares = [share(sample) for sample in [*history.get(one.rank, ())][-LATELY:]]
+            blocks = (" " if s is None else BLOCKS[max(0, min(8, round(8 * s)))] for s in shares)
+            cells.append("".join(blocks).rjust(LATELY))
+        if any(cell.strip() for cell in cells[1:]):
+            yield cells

@@ -27,6 +27,9 @@ A file for each launch and node (begin.py has its name), one object a line. `kin
 
 Samples are taken twice a second at first, and ever more rarely: after a fiftieth of the time
 that has passed, at most after ten seconds.
+
+Where a launch has several nodes, the ranks of all nodes are asked at the same moments, and their
+last answers are in a file beside the record (NAME.answers): so the report compares all of them.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch.base import machine
+from spawnlaunch.hang import asked
 from spawnlaunch.watch import device_use, notes, usage, waiting
 from spawnlaunch.workers import files
 
@@ -48,6 +52,9 @@ OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "r
 OF_A_DEVICE = ("use", "memory", "temperature", "clock")
 OF_THE_LOOP = ("phase", "step", "loss", "rate", "data_s", "compute_s", "wait_s")
 NICE = 10  # beside workers that want the processors
+TOGETHER_S = 5.0  # the ranks of several nodes are asked when a clock shows a multiple of it
+MOST_CALLS = 120  # of a rank, in the file of answers
+OF_THE_NODE = " (of the ranks of this node)"
 
 
 def main(path: str, mark: str) -> None:
@@ -56,7 +63,7 @@ def main(path: str, mark: str) -> None:
         os.nice(NICE)
     try:
         with open(files.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
-            _Recording(file, mark).run()
+            _Recording(file, mark, answers_file(path)).run()
     except OSError as error:
         print(f"spawnlaunch: cannot write {path}: {error.strerror}; the record ends here",
               file=sys.stderr, flush=True)  # fmt: skip
@@ -64,9 +71,19 @@ def main(path: str, mark: str) -> None:
             pass
 
 
+def answers_file(path: str) -> str:
+    """The file of the ranks' last answers that belongs to a record."""
+    return f"{path.removesuffix('.jsonl')}.answers"
+
+
 class _Recording:
-    def __init__(self, file: TextIO, mark: str) -> None:
+    def __init__(self, file: TextIO, mark: str, answers_file: str) -> None:
         self._file, self._mark = file, mark
+        self._has_several_nodes, self._answers_file = False, answers_file
+        self._answers: dict[int, dict[int, Any]] = {}  # the last two, by moment and rank
+        # In TOGETHER_S since 1970: the present moment, and the one at which the ranks were asked.
+        self._moment = self._asked_at = 0
+        self._samples: list[usage.Sample] = []  # the last ones
         self._rest = b""
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
@@ -78,9 +95,12 @@ class _Recording:
     def run(self) -> None:
         """Record until the pipe ends."""
         while True:
-            left_s = max(0.0, self._due - machine.monotonic())
-            files = [0, *self._waiting.fds]
-            ready = select.select(files, [], [], left_s)[0]
+            left_s = self._due - machine.monotonic()
+            if self._has_several_nodes:
+                self._ask_with_other_nodes()
+                left_s = min(left_s, TOGETHER_S - machine.time() % TOGETHER_S)
+            sources = [0, *self._waiting.fds]
+            ready = select.select(sources, [], [], max(0.0, left_s))[0]
             if self._waiting.read():
                 self._judge()
             if 0 in ready:
@@ -96,6 +116,7 @@ class _Recording:
     def _told(self, event: dict[str, Any]) -> None:
         if event["kind"] == "attempt":
             self._since = event["since"]
+            self._has_several_nodes = event["world"].get("GROUP_WORLD_SIZE", "1") != "1"
             self._seen.clear()
             self._due = machine.monotonic() + SHORTEST_S
         self._write(event)
@@ -114,11 +135,25 @@ class _Recording:
         for one in samples:
             self._first(one)
         self._write(columns(samples))
-        self._waiting.ask(samples)
+        self._samples = samples
+        if not self._has_several_nodes:
+            self._waiting.ask(samples)
         for note in self._histories.notes().get(self._mark, ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
 
+    def _ask_with_other_nodes(self) -> None:
+        moment = int(machine.time() / TOGETHER_S)
+        if moment != self._moment:
+            self._moment = moment
+            if self._waiting.ask(self._samples):
+                self._asked_at = moment
+
     def _judge(self) -> None:
+        if self._has_several_nodes:
+            answers = self._waiting.answers.get(self._mark, {}).items()
+            last = {rank: asked.as_json(each, MOST_CALLS) for rank, each in answers}
+            self._answers = {**dict([*self._answers.items()][-1:]), self._asked_at: last}
+            files.write(self._answers_file, json.dumps(self._answers))
         verdict = self._waiting.verdicts.get(self._mark)
         if verdict and verdict.shares:
             ranks = sorted(verdict.shares)
@@ -130,7 +165,8 @@ class _Recording:
             self._write({"kind": "waits", "time": now, "ranks": ranks, **shares})
         for note in self._waiting.findings().get(self._mark, ()):
             hangs_at = note.words.partition(" so far, ")[2]  # elsewhere it is another hang
-            self._once("note", note.rank, hangs_at, note=note.kind, words=note.words)
+            words = note.words + OF_THE_NODE * self._has_several_nodes
+            self._once("note", note.rank, hangs_at, note=note.kind, words=words)
 
     def _first(self, one: usage.Sample) -> None:
         since = self._since.get(str(one.rank))

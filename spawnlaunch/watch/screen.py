@@ -11,6 +11,7 @@ import time
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -83,19 +84,14 @@ def show(sampler: usage.Sampler, every_s: float, sort: str) -> int:
                     view.samples, found, *size, view.sort, histories.by_launch
                 )
             live.refresh()
-            _reap()
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:  # a run of py-spy that has ended
+                    pass
             key = _key(due, waits)
             if key in ("q", "\x03", "\x04"):
                 return 0
             if key:
                 _typed(key, view, live)
-
-
-def _reap() -> None:
-    """Wait for runs of py-spy that have ended."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _typed(key: str, view: View, live: Live) -> None:
@@ -120,28 +116,23 @@ def _typed(key: str, view: View, live: Live) -> None:
 def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
     """The places of a launch's ranks at this moment, a line for each group, the smallest first."""
     waits, loop = waiting.Inquiry(0.0), events.Loop()
-    found = {one.rank: one.held for one in ranks if one.held}
     waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
     waits.finish()
-    told_by_itself = waits.answers.get(ranks[0].launch, {})
-    missing = [one for one in ranks if one.rank not in told_by_itself]
-    told = told_by_itself.items()
-    answers = [groups.Answer(rank, True, "told by itself", one.threads) for rank, one in told]
+    by_rank = waits.answers.get(ranks[0].launch, {})
+    stacks = [groups.Answer(rank, True, "by itself", one.threads) for rank, one in by_rank.items()]
+    missing = [one for one in ranks if one.rank not in by_rank]
 
-    def ask(one: usage.Sample) -> None:
-        def told(how: str, text: str) -> None:
-            missing.remove(one)
-            if text:  # else it has ended
-                answers.append(groups.Answer(one.rank, True, how, text))
-
-        spying.look(one.pid, loop, told)
+    def hear(one: usage.Sample, how: str, text: str) -> None:
+        missing.remove(one)
+        if text:  # else it has ended
+            stacks.append(groups.Answer(one.rank, True, how, text))
 
     for one in [*missing]:
-        ask(one)
+        spying.look(one.pid, loop, partial(hear, one))
     while missing:
         loop.turn()
-    lines = [f"rank {rank} is {each.words}" for rank, each in found.items()]
-    return [f"  {line}" for line in [*lines, *(group.line for group in groups.groups(answers))]]
+    lines = [f"  rank {one.rank} is {one.held.words}" for one in ranks if one.held]
+    return [*lines, *(f"  {group.line}" for group in groups.groups(stacks))]
 
 
 @contextmanager
@@ -162,20 +153,19 @@ def _raw_terminal() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _ready(fds: list[int], until: float) -> list[int]:
-    return select.select(fds, [], [], max(0.0, until - time.monotonic()))[0]
-
-
 def _key(until: float, waits: waiting.Inquiry) -> str:
     """Wait for a key; "" where none was typed by `until`.
 
     Answers of the ranks are read meanwhile, part by part.
     """
     fd = sys.stdin.fileno()
-    while fd not in (ready := _ready([fd, *waits.fds], until)):
+    ready: list[int] = []
+    while fd not in ready:
+        waits.read()
+        left_s = max(0.0, until - time.monotonic())
+        ready = select.select([fd, *waits.fds], [], [], left_s)[0]
         if not ready:
             return ""
-        waits.read()
     typed = os.read(fd, 64).decode(errors="replace")
     if not typed:
         return "q"  # the terminal has gone

@@ -32,7 +32,7 @@ from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm
 
 PATIENCE_S = 20.0  # for tasks to begin, and to look
-STALLED_S = 5.0  # until a clock is told
+STALLED_S = 5.0  # until a clock is reported
 CLOCKS = 5  # times that each node is asked for its clock: the best one counts
 PART = 900  # characters of a line
 CONF = "SLURM_CONF"
@@ -56,16 +56,16 @@ class Step(NamedTuple):
 
 def of(environ: identity.Environ) -> Step | None:
     """The step of this process; None where it has one task, or there is none. Raises UsageError."""
-    if not slurm.STEP.is_present(environ):
+    step = slurm.Step(environ)
+    if not step.is_present():
         return None
-    rank, size = slurm.STEP.rank(environ), slurm.STEP.world_size(environ)
-    host, names = slurm.STEP.own_host(environ), slurm.STEP.node_names(environ)
+    rank, size, host, names = step.rank(), step.world_size(), step.own_host(), step.node_names()
     if not (rank and size and host and names) or size.value == 1:
         return None
     return Step(rank.value == 0, host.value, names.value, environ)
 
 
-class Seen(NamedTuple):
+class Collected(NamedTuple):
     """The samples and answers of one node, or of all."""
 
     samples: list[usage.Sample]
@@ -73,34 +73,34 @@ class Seen(NamedTuple):
     uncertain_s: float = 0.0  # so much may the clock of its answers differ from ours
 
 
-def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Seen:
+def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Collected:
     """This node's samples and answers by job: ranks of one job are one launch then."""
     jobs = {one.launch: one.job for one in samples}
-    return Seen(
+    return Collected(
         [one._replace(launch=one.job) for one in samples],
-        {jobs[launch]: told for launch, told in answers.items() if launch in jobs},
+        {jobs[launch]: ranks for launch, ranks in answers.items() if launch in jobs},
     )
 
 
 # The task on a node
 
 
-def tell(step: Step, seen: Seen) -> None:
+def report(step: Step, collected: Collected) -> None:
     """Write this node's samples, and its clock whenever a line comes, until stdin ends."""
     _write(step.here, {
         "now": time.monotonic(),
-        "samples": [one.as_dict() for one in seen.samples],
+        "samples": [one.as_dict() for one in collected.samples],
         "answers": {
             job: {rank: asked.as_json(one) for rank, one in ranks.items()}
-            for job, ranks in seen.answers.items()
+            for job, ranks in collected.answers.items()
         },
     })  # fmt: skip
     for _ in sys.stdin:
         _write(step.here, {"clock": time.time_ns()})
 
 
-def _write(node: str, told: Mapping[str, Any]) -> None:
-    text = json.dumps(told)
+def _write(node: str, fields: Mapping[str, Any]) -> None:
+    text = json.dumps(fields)
     parts = [text[i : i + PART] for i in range(0, len(text), PART)]
     print(*(f"{node} {part}" for part in parts), node, sep="\n", flush=True)
 
@@ -108,7 +108,7 @@ def _write(node: str, told: Mapping[str, Any]) -> None:
 # The first task of all
 
 
-def gather(step: Step, command: Sequence[str]) -> tuple[Seen | None, str]:
+def gather(step: Step, command: Sequence[str]) -> tuple[Collected | None, str]:
     """Gather what `command` sees on all nodes, and a complaint about nodes that do not answer.
 
     Raises OSError where srun cannot be started.
@@ -121,13 +121,22 @@ def gather(step: Step, command: Sequence[str]) -> tuple[Seen | None, str]:
     own = {n: value for n, value in step.environ.items() if n == CONF or not n.startswith("SLURM")}
     with subprocess.Popen([*srun, *command], stdin=PIPE, stdout=PIPE, env=own) as asking:
         try:
-            found = _received(_Nodes(asking, step.nodes))
+            by_node = _received(_Nodes(asking, step.nodes))
             asking.communicate(timeout=STALLED_S)  # they end with their stdin
         except subprocess.TimeoutExpired:
             asking.terminate()
-    missing = [node for node in step.nodes if node not in found]
+    missing = [node for node in step.nodes if node not in by_node]
     complaint = f"nothing came from {', '.join(missing)}" if missing else ""
-    return _together([*found.values()]) if found else None, complaint
+    if not by_node:
+        return None, complaint
+    answers: dict[str, dict[int, asked.Testimony]] = {}
+    for each in by_node.values():
+        for job, ranks in each.answers.items():
+            answers.setdefault(job, {}).update(ranks)
+    samples = [sample for each in by_node.values() for sample in each.samples]
+    samples.sort(key=lambda one: (one.launch, one.rank))
+    uncertain_s = max(each.uncertain_s for each in by_node.values())
+    return Collected(samples, answers, uncertain_s), complaint
 
 
 class _Nodes:
@@ -168,45 +177,28 @@ class _Nodes:
                 parts.clear()
 
 
-def _received(nodes: _Nodes) -> dict[str, Seen]:
+def _received(nodes: _Nodes) -> dict[str, Collected]:
     """The samples and answers of each node, by its name, in their order."""
-    told = {
-        node: (seen, time.monotonic() - seen["now"])
-        for node, seen in nodes.answers(PATIENCE_S, len(nodes.names))
+    firsts = {
+        node: (first, time.monotonic() - first["now"])
+        for node, first in nodes.answers(PATIENCE_S, len(nodes.names))
     }
     clocks: dict[str, list[tuple[int, int]]] = {}  # how uncertain, and how much later ours is; ns
     for _ in range(CLOCKS):
         before = time.time_ns()
         nodes.ask()
-        for node, clock in nodes.answers(STALLED_S, len(told)):
+        for node, clock in nodes.answers(STALLED_S, len(firsts)):
             after = time.time_ns()  # it was asked at any moment between these two
             later = (before + after) // 2 - clock.get("clock", 0)
             clocks.setdefault(node, []).append(((after - before) // 2, later))
-    return {
-        node: _as_seen_here(*told[node], *min(clocks[node]))
-        for node in nodes.names
-        if node in told and node in clocks
-    }
-
-
-def _as_seen_here(
-    seen: Mapping[str, Any], later_s: float, uncertain_ns: int, later_ns: int
-) -> Seen:
-    """The samples and answers of another node, with its times converted to our clocks."""
-    return Seen(
-        [usage.from_dict(one, later_s) for one in seen["samples"]],
-        {
-            job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
-            for job, ranks in seen["answers"].items()
-        },
-        uncertain_ns / 1e9,
-    )
-
-
-def _together(found: Sequence[Seen]) -> Seen:
-    samples = [one for seen in found for one in seen.samples]
-    answers: dict[str, dict[int, asked.Testimony]] = {}
-    for job, told in (each for seen in found for each in seen.answers.items()):
-        answers.setdefault(job, {}).update(told)
-    samples.sort(key=lambda one: (one.launch, one.rank))
-    return Seen(samples, answers, max(seen.uncertain_s for seen in found))
+    by_node = {}
+    for node in nodes.names:  # with the times of each converted to our clocks
+        if node in firsts and node in clocks:
+            (first, later_s), (uncertain_ns, later_ns) = firsts[node], min(clocks[node])
+            answers = {
+                job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
+                for job, ranks in first["answers"].items()
+            }
+            samples = [usage.from_dict(one, later_s) for one in first["samples"]]
+            by_node[node] = Collected(samples, answers, uncertain_ns / 1e9)
+    return by_node

@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from spawnlaunch.watch import notes
+from spawnlaunch.hang import asked, culprits
+from spawnlaunch.watch import notes, recorder
 
 POINTS = 60_000  # of a chart, at most
 MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
+CLOCKS_S = 0.01  # by which the clocks of nodes may differ: NTP keeps them closer
 APART_S = 30.0  # between launchers of a launch (their workers need not meet), or clocks
 FIGURES = {
     *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
-    *("reads", "writes", "data_s", "compute_s", "loss", "waits", "waited_for"),
+    *("reads", "writes", "own_s", "loss", "waits", "waited_for"),
 }  # that are drawn
 Curve = Sequence[tuple[float, float | None]]  # seconds since the start, and the value
-Series = dict[str, dict[int, tuple[list[float], list[Any]]]]  # by name and rank: times, and values
 
 
 class Story(NamedTuple):
@@ -83,30 +82,43 @@ class _Node:
     It takes no line that a page could not be drawn with: such a line raises some exception.
     """
 
-    def __init__(self, start: dict[str, Any], file: str) -> None:
-        self.file = file
+    def __init__(self, start: dict[str, Any], path: Path) -> None:
+        self.path, self.file = str(path), path.name
         self.events = [{**_sound(start), "host": str(start["host"])}]
-        self.parts: list[_Samples | dict[str, Any]] = []  # and attempts, which part them
+        # By figure and rank: times, and values.
+        self.series: dict[str, dict[int, tuple[list[float], list[Any]]]] = {}
         self.began = self.ended = float(start["time"])
         self.lost = 0
-        self._last: dict[str, _Samples] = {}  # by kind
         _first_rank(start), int(start["explain"]["world"]["world_size"]), self._meetings()
 
     def add(self, line: dict[str, Any]) -> None:
         line = _sound(line)
-        kind = line["kind"]
         self.began, self.ended = min(self.began, line["time"]), max(self.ended, line["time"])
-        if kind not in ("sample", "waits"):
-            self.events.append(line)
-            if kind == "attempt":
-                self._last.clear()
-                self.parts.append(line)
+        if line["kind"] in ("sample", "waits"):
+            self._add_sample(line)
             return
-        part = self._last.get(kind)
-        if part is None or not part.takes(line):
-            part = self._last[kind] = _Samples(line)
-            self.parts.append(part)
-        part.add(line)
+        if line["kind"] == "attempt":  # no line leads from earlier values to those of new processes
+            for by_rank in self.series.values():
+                for rank in line["pids"].keys() & by_rank.keys():
+                    by_rank[rank][0].append(line["time"])
+                    by_rank[rank][1].append(None)
+        self.events.append(line)
+
+    def _add_sample(self, line: Mapping[str, Any]) -> None:
+        figures = {name: line[name] for name in FIGURES & line.keys()}
+        if computing := line.get("compute_s"):
+            loading = line.get("data_s", [0.0] * len(computing))
+            figures["own_s"] = [
+                own and _number(own) + _number(data or 0.0)
+                for own, data in zip(computing, loading, strict=False)
+            ]
+        for name, values in figures.items():
+            ranks = line["ranks"][:1] if name == "loss" else line["ranks"]  # that of all
+            by_rank = self.series.setdefault(name, {})
+            for rank, value in zip(ranks, values, strict=False):
+                times, known = by_rank.setdefault(rank, ([], []))
+                times.append(line["time"])
+                known.append(value)
 
     def is_of(self, others: Sequence[_Node]) -> bool:
         """Whether this node belongs to the launch of the others."""
@@ -122,11 +134,11 @@ class _Node:
 
     def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
         """The places where this node's workers met, by attempt, from their variables."""
-        told = self.events[0]["explain"]["world"]
+        world = self.events[0]["explain"]["world"]
         known = {
-            "NODE_RANK": told.get("node_rank"),
-            "MASTER_ADDR": told.get("master_addr"),
-            "MASTER_PORT": told.get("master_port"),
+            "NODE_RANK": world.get("node_rank"),
+            "MASTER_ADDR": world.get("master_addr"),
+            "MASTER_PORT": world.get("master_port"),
         }
         attempts = [event for event in self.events if event["kind"] == "attempt"]
         yield from ((one["restart"], {**known, **one["world"]}) for one in attempts)
@@ -134,11 +146,13 @@ class _Node:
             yield 0, known
 
     def _meetings(self) -> set[tuple[str, ...]]:
-        told = self.events[0]["explain"]["world"]
-        if told.get("nnodes") == 1:
+        world = self.events[0]["explain"]["world"]
+        if world.get("nnodes") == 1:
             return set()
         places = {(f"{w['MASTER_ADDR']}", f"{w['MASTER_PORT']}") for _, w in self._worlds()}
-        return {(f"{told.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")}
+        return {
+            (f"{world.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")
+        }
 
     def _seats(self) -> set[tuple[int, str]]:
         """The node's number in each attempt.
@@ -146,24 +160,6 @@ class _Node:
         No two nodes of a launch have the same number in the same attempt.
         """
         return {(restart, f"{world['NODE_RANK']}") for restart, world in self._worlds()}
-
-
-class _Samples:
-    """Samples in a row that have the same ranks and figures."""
-
-    def __init__(self, line: Mapping[str, Any]) -> None:
-        self.ranks: list[int] = line["ranks"]
-        self.names = _figures(line)
-        self.times: list[float] = []
-        self.rows: dict[str, list[list[Any]]] = {name: [] for name in self.names}
-
-    def takes(self, line: Mapping[str, Any]) -> bool:
-        return line["ranks"] == self.ranks and _figures(line) == self.names
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        self.times.append(line["time"])
-        for name in self.names:
-            self.rows[name].append(line[name])
 
 
 def _sound(line: dict[str, Any]) -> dict[str, Any]:
@@ -181,10 +177,6 @@ def _sound(line: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def _figures(line: Mapping[str, Any]) -> list[str]:
-    return [name for name, values in line.items() if name in FIGURES and type(values) is list]
-
-
 def _nodes(file: Path) -> list[_Node]:
     """The launches of a file: one, unless files were put together."""
     nodes: list[_Node] = []
@@ -193,7 +185,7 @@ def _nodes(file: Path) -> list[_Node]:
             try:
                 line = json.loads(text.decode(errors="replace"))
                 if line["kind"] == "start":
-                    nodes.append(_Node(line, file.name))
+                    nodes.append(_Node(line, file))
                 elif nodes:
                     nodes[-1].add(line)
             except Exception:  # any error of a line that no recorder wrote, or not whole
@@ -206,7 +198,8 @@ def _story(nodes: Sequence[_Node]) -> Story:
     began, ended = min(node.began for node in nodes), max(node.ended for node in nodes)
     curves = _curves(nodes, began)
     events = [event for node in nodes for event in node.events]
-    events += _slow_among_nodes(curves, events, ended) if len(nodes) > 1 else ()
+    if len(nodes) > 1:
+        events += [*_slow_among_nodes(curves, events, ended), *_waited_for_among_nodes(nodes)]
     events.sort(key=lambda event: event["time"])
     return Story(
         starts=sorted((_as_begun(node.events) for node in nodes), key=_first_rank),
@@ -243,6 +236,35 @@ def _slow_among_nodes(
             yield {"kind": "note", "time": ended, "rank": note.rank, "note": "slow", "words": words}
 
 
+def _waited_for_among_nodes(nodes: Sequence[_Node]) -> Iterator[dict[str, Any]]:
+    """Notes on ranks that those of all nodes wait for, as far as the last answers show."""
+    known = [each for each in map(_answers, nodes) if each]
+    moments = sorted(set.intersection(*map(set, known))) if len(known) > 1 else []
+    answers = [{r: one for each in known for r, one in each[moment].items()} for moment in moments]
+    verdicts = [culprits.judged(each, CLOCKS_S) for each in answers]
+    if not verdicts:
+        return
+    before, last = {one.rank for one in verdicts[0].culprits}, verdicts[-1]
+    named = [one for one in last.culprits if one.is_hang or one.rank in before]
+    when = min(one.when for one in answers[-1].values()) / 1e9
+    for note in culprits.notes(last._replace(culprits=named, uncertain_s=0.0)):
+        words = f"{note.words} (of the ranks of all nodes; clocks within {1e3 * CLOCKS_S:.0f} ms)"
+        yield {"kind": "note", "time": when, "rank": note.rank, "note": note.kind, "words": words}
+
+
+def _answers(node: _Node) -> dict[int, dict[int, asked.Testimony]]:
+    """The last answers of a node's ranks, by moment; none where there is no such file."""
+    try:
+        text = Path(recorder.answers_file(node.path)).read_text("utf-8")
+        return {
+            int(moment): {int(rank): asked.from_json(one) for rank, one in ranks.items()}
+            for moment, ranks in json.loads(text).items()
+            if ranks
+        }
+    except Exception:  # any error of a file that no recorder wrote
+        return {}
+
+
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The start of a node with the ranks that its workers had, where they can be read."""
     try:
@@ -260,18 +282,18 @@ def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     last = next((line for line in reversed(lines) if line["kind"] == "attempt"), None)
     if last is None or not last["pids"]:
         return start
-    told = start["explain"]
-    ranks = [worker["rank"] for worker in told["workers"]]
+    launch = start["explain"]
+    ranks = [worker["rank"] for worker in launch["workers"]]
     first, world = min(last["pids"]), last.get("world", {})
     of_role = int(world.get("ROLE_RANK", first))
     workers = []
-    for worker in told["workers"]:
+    for worker in launch["workers"]:
         i = int(worker["rank"] - min(ranks))
         own = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
         workers.append({**worker, "rank": first + i, "env": {**worker["env"], **own}})
-    size = int(world.get("WORLD_SIZE", told["world"]["world_size"]))
-    placed = {**told["world"], "world_size": size}
-    return {**start, "explain": {**told, "world": placed, "workers": workers}}
+    size = int(world.get("WORLD_SIZE", launch["world"]["world_size"]))
+    placed = {**launch["world"], "world_size": size}
+    return {**start, "explain": {**launch, "world": placed, "workers": workers}}
 
 
 def _first_rank(start: Mapping[str, Any]) -> int:
@@ -279,20 +301,16 @@ def _first_rank(start: Mapping[str, Any]) -> int:
 
 
 def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]:
-    series: Series = {}
-    for part in (part for node in nodes for part in node.parts):
-        if isinstance(part, dict):
-            _break_off(series, part["pids"].keys(), part["time"] - began)
-            continue
-        times = [at - began for at in part.times]
-        for name, rows in part.rows.items():
-            ranks = part.ranks[:1] if name == "loss" else part.ranks  # that of all
-            columns = _columns(rows, len(part.ranks))
-            for rank, values in zip(ranks, columns, strict=False):
-                known = series.setdefault(name, {}).setdefault(rank, ([], []))
-                known[0].extend(times)
-                known[1].extend(values)
-    _add_own_step(series)
+    series: dict[str, dict[int, tuple[list[float], list[Any]]]] = {}
+    for name, rank, (times, values) in (
+        (name, rank, each)
+        for node in nodes
+        for name, by_rank in node.series.items()
+        for rank, each in by_rank.items()
+    ):
+        known = series.setdefault(name, {}).setdefault(rank, ([], []))
+        known[0].extend(at - began for at in times)
+        known[1].extend(values)
     return {
         name: {
             rank: thinned(times, values, max(LEAST, min(MOST, POINTS // len(by_rank))))
@@ -302,84 +320,25 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
     }
 
 
-def _break_off(series: Series, ranks: Iterable[int], at: float) -> None:
-    """Break the curves of these ranks: their processes are new.
-
-    No line leads from the values before to those after.
-    """
-    for by_rank in series.values():
-        for rank in ranks & by_rank.keys():
-            by_rank[rank][0].append(at)
-            by_rank[rank][1].append(None)
-
-
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> Iterable[Sequence[Any]]:
-    if all(len(row) == width for row in rows):
-        return zip(*rows, strict=True)
-    return zip_longest(*rows)
-
-
-def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -> None:
-    """Add the time that each rank itself needs for a step: data and computing."""
-    loading = series.pop("data_s", {})
-    for rank, (times, computing) in series.pop("compute_s", {}).items():
-        at, data = loading.get(rank, (times, [0.0] * len(times)))
-        own: list[Any]
-        try:
-            own = list(map(operator.add, computing, data if at == times else ()))
-        except (TypeError, OverflowError):  # of no numbers, or too great ones
-            own = []
-        if len(own) < len(times):
-            known = dict(zip(at, data, strict=True))
-            own = [
-                value and _number(value) + _number(known.get(second) or 0.0)
-                for second, value in zip(times, computing, strict=True)
-            ]
-        series.setdefault("own_s", {})[rank] = times, own
-
-
 def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
     """At most `most` points, with the least and the greatest of those that are left out.
 
-    A value that is not known is None; one that is no finite number is NaN.
+    A value that is not known is None; one that is no finite number is NaN. Of these the first one
+    of each part stays too.
     """
-    are_finite = _all_finite(values)
-    if not are_finite:
-        values = [None if value is None else _number(value) for value in values]
+    values = [None if value is None else _number(value) for value in values]
     if len(values) <= most:
         return list(zip(times, values, strict=True))
     size = -(-3 * len(values) // most)
     points: list[tuple[float, float | None]] = []
-    for i in range(0, len(values), size):
-        group = values[i : i + size]
-        kept = _extremes(group) if are_finite or _all_finite(group) else _known_extremes(group)
-        points += [(times[i + j], group[j]) for j in kept]
+    for begin in range(0, len(values), size):
+        group = range(begin, min(begin + size, len(values)))
+        known = [i for i in group if values[i] == values[i] and values[i] is not None]
+        kept = {choose(known, key=values.__getitem__) for choose in (min, max) if known}
+        if len(known) < len(group):
+            kept.add(min({*group}.difference(known)))
+        points += [(times[i], values[i]) for i in sorted(kept)]
     return points
-
-
-def _extremes(group: Sequence[float]) -> tuple[int, ...]:
-    """The places of the least and the greatest value, in order."""
-    first, second = group.index(min(group)), group.index(max(group))
-    return tuple(sorted({first, second}))
-
-
-def _known_extremes(group: Sequence[Any]) -> list[int]:
-    """The places of the least and the greatest known value, in order.
-
-    The first value that is unknown or no number is there too.
-    """
-    known = [j for j, value in enumerate(group) if value is not None and value == value]
-    places = {next(j for j in range(len(group)) if j not in known)}
-    if known:
-        places |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
-    return sorted(places)
-
-
-def _all_finite(values: Sequence[Any]) -> bool:
-    try:
-        return math.isfinite(math.fsum(values))  # of floats: large integers do not cancel out
-    except (TypeError, OverflowError, ValueError):
-        return False
 
 
 def _number(value: Any) -> float:

@@ -76,19 +76,19 @@ class Sample(NamedTuple):
         }
 
 
-def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
+def from_dict(fields: Mapping[str, Any], later_s: float = 0.0) -> Sample:
     """Read a sample from such a dictionary.
 
     `later_s` is added to its times, which are of another node's clock.
     Raises TypeError or KeyError where the value is no sample.
     """
-    device, progress, said_at = told["device"], told["progress"], told["said_at"]
+    device, progress, said_at = fields["device"], fields["progress"], fields["said_at"]
     if progress and progress["at"] is not None:
         progress = {**progress, "at": progress["at"] + later_s}
     return Sample(
         **{
-            **told,
-            "held": held.Held(**told["held"]) if told["held"] else None,
+            **fields,
+            "held": held.Held(**fields["held"]) if fields["held"] else None,
             "device": device_use.DeviceUse(**device) if device else None,
             "progress": Progress(**progress) if progress else None,
             "said_at": None if said_at is None else said_at + later_s,

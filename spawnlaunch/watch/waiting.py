@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from spawnlaunch.hang import asked, culprits
-from spawnlaunch.watch import notes, usage
+from spawnlaunch.watch import usage
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
 REST_S = 2.5  # at least, until the next question
@@ -27,7 +26,7 @@ class Inquiry:
 
     def __init__(self, look_s: float = LOOK_S, at_once: bool = False) -> None:
         self.answers: dict[str, dict[int, asked.Testimony]] = {}  # by launch and rank
-        self._silent: dict[str, dict[int, asked.Testimony]] = {}  # empty answers for the rest
+        self._silent: set[tuple[str, int]] = set()  # those that cannot answer
         self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
@@ -40,23 +39,24 @@ class Inquiry:
         """The descriptors through which more of an answer comes; empty where none is awaited."""
         return [one.fd for one in self._asked.values()]
 
-    def ask(self, samples: Sequence[usage.Sample]) -> None:
-        """Ask these ranks, if it is time to."""
+    def ask(self, samples: Sequence[usage.Sample]) -> bool:
+        """Ask these ranks, if it is time to; the result is whether any was asked."""
         now = time.monotonic()
         if self._asked or now < self._due:
-            return
+            return False
         self._until, self._due = now + self._look_s + PATIENCE_S, now + self._look_s + REST_S
-        self.answers, self._silent, self._used_s = {}, {}, 0.0
+        self.answers, self._silent, self._used_s = {}, set(), 0.0
         for one in samples:
             key = one.launch, one.rank
             try:
                 self._asked[key] = asked.Question(one.pid, one.start, self._look_s, EVERY_S)
             except BlockingIOError:  # it has not heard earlier questions
-                self._note_silent(*key)
+                self._silent.add(key)
             except OSError:  # it has no torch, or is another's
                 continue
         if not self._asked:  # the ranks that were waited for are gone
             self.verdicts = {}
+        return bool(self._asked)
 
     def read(self) -> bool:
         """Read the parts of answers that have come; True: there are new verdicts.
@@ -70,42 +70,35 @@ class Inquiry:
             if self._has_ended(key, one):
                 one.close()
                 del self._asked[key]
-        if not self._asked:
-            self._conclude()
-        self._used_s += time.thread_time() - began
-        if not self._asked:
-            self._rest()
-        return not self._asked
+        if self._asked:
+            self._used_s += time.thread_time() - began
+            return False
+        if self._suspects is not None:
+            before = self.verdicts.items()
+            self._suspects = {(name, one.rank) for name, each in before for one in each.culprits}
+        answers = {launch: dict(each) for launch, each in self.answers.items()}
+        for launch, rank in self._silent:
+            answers.get(launch, {})[rank] = asked.SILENT
+        self.judge(answers)
+        # The next question is so late that all of them take a small share of the time.
+        used_s = self._used_s + time.thread_time() - began
+        costs = [one.cost_s for each in self.answers.values() for one in each.values()]
+        cost_s = max(costs, default=0.0) + used_s / max(1, len(costs))
+        self._due = time.monotonic() + max(REST_S, cost_s / SHARE - self._look_s)
+        return True
 
     def _has_ended(self, key: tuple[str, int], one: asked.Question) -> bool:
         """Whether the rank has answered, or will not answer any more."""
-        launch, rank = key
         try:
             answer = one.read()
         except OSError:  # it has ended, or its answer cannot be read
             return True
         is_late = time.monotonic() >= self._until
         if answer:
-            self.answers.setdefault(launch, {})[rank] = answer
+            self.answers.setdefault(key[0], {})[key[1]] = answer
         elif is_late:
-            self._note_silent(launch, rank)
+            self._silent.add(key)
         return answer is not None or is_late
-
-    def _note_silent(self, launch: str, rank: int) -> None:
-        self._silent.setdefault(launch, {})[rank] = asked.silent(time.time_ns())
-
-    def _conclude(self) -> None:
-        if self._suspects is not None:
-            before = self.verdicts.items()
-            self._suspects = {(name, one.rank) for name, each in before for one in each.culprits}
-        told = self.answers.items()
-        self.judge({launch: {**self._silent.get(launch, {}), **each} for launch, each in told})
-
-    def _rest(self) -> None:
-        """Set the time of the next question, so that questions take a small share of all time."""
-        costs = [one.cost_s for told in self.answers.values() for one in told.values()]
-        cost_s = max(costs, default=0.0) + self._used_s / max(1, len(costs))
-        self._due = time.monotonic() + max(REST_S, cost_s / SHARE - self._look_s)
 
     def judge(
         self, answers: Mapping[str, Mapping[int, asked.Testimony]], uncertain_s: float = 0.0
@@ -114,8 +107,9 @@ class Inquiry:
 
         The clocks of their nodes may differ by `uncertain_s`.
         """
-        told = answers.items()
-        self.verdicts = {launch: culprits.judged(each, uncertain_s) for launch, each in told}
+        self.verdicts = {
+            launch: culprits.judged(each, uncertain_s) for launch, each in answers.items()
+        }
 
     def finish(self) -> None:
         """Wait for the answers."""
@@ -125,28 +119,26 @@ class Inquiry:
 
     def shown(self, samples: Sequence[usage.Sample]) -> list[usage.Sample]:
         """The samples, with the shares of time in which they wait, and are waited for."""
+        shares = {
+            (launch, rank): share
+            for launch, verdict in self.verdicts.items()
+            for rank, share in verdict.shares.items()
+        }
+        return [
+            one._replace(**shares[key]._asdict()) if (key := (one.launch, one.rank)) in shares
+            else one
+            for one in samples
+        ]  # fmt: skip
 
-        def share_of(one: usage.Sample) -> dict[str, Any]:
-            verdict = self.verdicts.get(one.launch)
-            share = verdict.shares.get(one.rank) if verdict else None
-            return share._asdict() if share else {}
-
-        return [one._replace(**share_of(one)) for one in samples]
-
-    def findings(self) -> dict[str, list[notes.Note]]:
+    def findings(self) -> dict[str, list[culprits.Note]]:
         """Notes on ranks, by launch.
 
         The others wait for such a rank, or it is in another collective than the others.
         """
-        return {launch: [*self._found(launch, each)] for launch, each in self.verdicts.items()}
-
-    def _found(self, launch: str, verdict: culprits.Verdict) -> Iterator[notes.Note]:
-        if wrong := verdict.mismatch:
-            yield notes.Note(wrong.rank, "mismatch", wrong.words)
-        named = [
-            one for one in verdict.culprits
-            if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects
-        ]  # fmt: skip
-        clocks = f" (clocks within {1e3 * verdict.uncertain_s:.1f} ms)"
-        for rank, words in culprits.waited_for(named):
-            yield notes.Note(rank, "waited for", words + clocks * (verdict.uncertain_s > 0))
+        return {
+            launch: culprits.notes(verdict._replace(culprits=[
+                one for one in verdict.culprits
+                if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects
+            ]))
+            for launch, verdict in self.verdicts.items()
+        }  # fmt: skip

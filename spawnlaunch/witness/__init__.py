@@ -47,7 +47,7 @@ def begin() -> None:
     if not _is_worker():
         return
     if (number := os.environ.get(STACK_SIGNAL, "")).isdecimal():
-        _tell_stacks_on(int(number))
+        _write_stacks_on(int(number))
     if TASK in os.environ and getattr(sys.excepthook, "__module__", "") != __name__:
         _name_failures()
     if "torch" in sys.modules:
@@ -60,7 +60,7 @@ def _is_worker() -> bool:
     return os.environ.get(WITNESS) == str(os.getpid())
 
 
-def _tell_stacks_on(signum: int) -> None:
+def _write_stacks_on(signum: int) -> None:
     """Make faulthandler write the stacks of all threads to a file of this process on a signal."""
     import faulthandler
 
@@ -88,7 +88,7 @@ def _name_failures() -> None:
         if stream is None or not _is_worker():  # but a fork of it
             show(*error)
         elif stream.isatty():  # which may have it in colours
-            stream.write(_who(error[0]))
+            stream.write(_failure_line(error[0]))
             show(*error)
         else:
             sys.stderr = text = io.StringIO()
@@ -96,20 +96,20 @@ def _name_failures() -> None:
                 show(*error)
             finally:
                 sys.stderr = stream
-                for piece in _pieces(_who(error[0]) + text.getvalue()):
+                for piece in _pieces(_failure_line(error[0]) + text.getvalue()):
                     stream.write(piece)
                 stream.flush()
 
     def name_at_end() -> None:
         error = getattr(sys, "last_value", None)  # that no code has caught
         if error is not None and not has_named and sys.stderr and _is_worker():
-            sys.stderr.write(_who(type(error)))
+            sys.stderr.write(_failure_line(type(error)))
 
     sys.excepthook = name_and_show
     atexit.register(name_at_end)
 
 
-def _who(kind: type[BaseException]) -> str:
+def _failure_line(kind: type[BaseException]) -> str:
     """The line on the rank that fails, and, for a missing module, on the right environment."""
     now = time.time()
     when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}.{int(now % 1 * 1000):03d}"

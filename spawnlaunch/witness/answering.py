@@ -57,8 +57,8 @@ class Witness:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(address)
         self._listener.listen(8)
-        self._stop, self._is_told_to_stop = socket.socketpair()
-        self._is_told_to_stop.setblocking(False)
+        self._stop, self._stop_end = socket.socketpair()
+        self._stop_end.setblocking(False)
         # A handler of a signal may fork within a fork.
         self._forking, self._running = _thread.RLock(), _thread.allocate_lock()
         self._number = 0  # of the thread
@@ -79,17 +79,14 @@ class Witness:
             # A signal that the script has blocked, to wait for it, must not come to the thread.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             if self._is_here and self._is_wanted and self._running.acquire(False):
-                self._start_now()
+                try:
+                    with suppress(BlockingIOError):
+                        self._stop_end.recv(1 << 12)
+                    _thread.start_new_thread(self._be_witness, ())
+                except (OSError, RuntimeError):  # there can be no more threads
+                    self._running.release()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    def _start_now(self) -> None:
-        try:
-            with suppress(BlockingIOError):
-                self._is_told_to_stop.recv(1 << 12)
-            _thread.start_new_thread(self._be_witness, ())
-        except (OSError, RuntimeError):  # there can be no more threads
-            self._running.release()
 
     def _before_fork(self) -> None:
         if not self._is_here:
@@ -131,13 +128,14 @@ class Witness:
     def _leave(self) -> None:
         if self._is_here:
             self._is_here = False
-            for one in (self._listener, self._stop, self._is_told_to_stop):
+            for one in (self._listener, self._stop, self._stop_end):
                 one.close()
 
-    def _be_witness(self) -> None:  # by this name its stack is known: hang/frames.py
+    def _be_witness(self) -> None:  # by this name its stack is known: hang/groups.py
         self._number = _thread.get_native_id()
         try:
-            while self._is_wanted and self._is_ready(self._listener):
+            # The thread is to end where another event comes too.
+            while self._is_wanted and self._events(self._listener) == {self._listener.fileno()}:
                 with suppress(Exception):  # of the client, or of torch: the worker goes on
                     self._hear()
         except OSError:  # closed
@@ -146,10 +144,6 @@ class Witness:
             self._running.release()
             self._start()
 
-    def _is_ready(self, file: Any, within_s: float | None = None) -> bool:
-        """Whether the file can be read; False where the thread is to end, or the time is over."""
-        return self._events(file, within_s) == {file.fileno()}
-
     def _events(self, file: Any, within_s: float | None = None) -> set[int]:
         """Wait for the file, and for the end of the thread; the result is which of them has come.
 
@@ -157,7 +151,7 @@ class Witness:
         do.
         """
         poll = select.poll()
-        for one in (file, self._is_told_to_stop):
+        for one in (file, self._stop_end):
             poll.register(one, select.POLLIN)
         events = dict(poll.poll(None if within_s is None else within_s * 1e3))
         if select.POLLNVAL in events.values():
@@ -168,17 +162,17 @@ class Witness:
         try:
             client = self._listener.accept()[0]
         except OSError:  # too many files are open: later, perhaps
-            self._events(self._is_told_to_stop, PATIENCE_S)
+            self._events(self._stop_end, PATIENCE_S)
             return
         with client:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
             if is_own and client.fileno() in self._events(client, PATIENCE_S):
-                asked = json.loads(client.recv(1 << 12))
-                client.sendall(self._told(client, asked["seconds"], asked["every"]))
+                question = json.loads(client.recv(1 << 12))
+                client.sendall(self._answer(client, question["seconds"], question["every"]))
 
-    def _told(self, client: socket.socket, seconds: float, every: float) -> bytes:
+    def _answer(self, client: socket.socket, seconds: float, every: float) -> bytes:
         began, until = time.thread_time(), time.monotonic() + min(seconds, MOST_S)
         stacks: dict[tuple[Any, ...], int] = {}
         looks = []

@@ -18,7 +18,6 @@ STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of al
 STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory of the files that they go to: see witness/
 WITNESS = identity.WITNESS  # its own pid, which its children do not have: see witness/
 TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above it: then it names its own failure
-NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here, for work of one while others wait
 TYPED = "SPAWNLAUNCH_TYPED"  # names of flags that bear on a rank's place, for checks of it
 OMP = "OMP_NUM_THREADS"
 # The secret by which launchers of several nodes know each other; no worker needs it.
@@ -26,15 +25,15 @@ TOKENS = ("SPAWNLAUNCH_TOKEN", "SPAWNLAUNCH_TOKEN_FILE")
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
 
 
-def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
-    """The complete environment of worker `i` of this launcher, with `own` for it alone.
+def of_worker(launch: launches.Launch, i: int, of_rank: Mapping[str, object]) -> dict[str, str]:
+    """The complete environment of worker `i` of this launcher, with `of_rank` for it alone.
 
     The user's own variables win, except the rank variables of an outer launcher. A variable with an
     unknown value (None) is neither set nor inherited.
     """
     request, world, environ = launch.request, launch.resolution.world, launch.environ
     rank = world.rank + i
-    ours: dict[str, object] = {
+    always_set: dict[str, object] = {
         "RANK": rank,
         "WORLD_SIZE": world.world_size,
         "LOCAL_RANK": world.local_rank + i,
@@ -50,12 +49,12 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
         # True would tell rank 0 that another process listens at MASTER_PORT already.
         "TORCHELASTIC_USE_AGENT_STORE": False,
         "ROLE_NAME": request.role,
-        **own,
+        **of_rank,
     }
     if not world.is_task:
-        ours |= _as_task(launch, i)
+        always_set |= _as_task(launch, i)
     if request.virtual_local_rank:  # torchrun's meaning
-        ours |= {"LOCAL_RANK": 0, **launch.seen.alone(world.local_rank + i)}
+        always_set |= {"LOCAL_RANK": 0, **launch.seen.alone(world.local_rank + i)}
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
         OMP: launch.plan.bindings[i].threads,
@@ -65,7 +64,7 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
     inherited = dict(environ)
     if not reading.are_threads(inherited.get(OMP, "")):  # of which OpenMP takes nothing
         inherited.pop(OMP, None)
-    merged = {**unless_set, **inherited, **ours}
+    merged = {**unless_set, **inherited, **always_set}
     return {name: str(value) for name, value in merged.items() if value is not None}
 
 
@@ -77,12 +76,12 @@ def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
     """
     request, resolution = launch.request, launch.resolution
     managers = resolution.around if request.rewrite_slurm_env else resolution.managers[:1]
-    is_asked_for = request.rewrite_slurm_env or not request.no_rewrite_slurm_env
-    for manager in managers if is_asked_for else ():
+    is_wanted = request.rewrite_slurm_env or not request.no_rewrite_slurm_env
+    for manager in managers if is_wanted else ():
         if manager.has_task_variables and (
             request.rewrite_slurm_env or manager.kind == identity.TASKS
         ):
-            return manager.as_task(resolution.world, i, resolution.environ)
+            return manager.as_task(resolution.world, i)
     return {}
 
 

@@ -66,17 +66,17 @@ def _target(path: str, directory: str) -> str | None:
     Raises OSError if the link must not be followed.
     """
     try:
-        found = machine.lstat(path)
-        if not stat.S_ISLNK(found.st_mode):
+        status = machine.lstat(path)
+        if not stat.S_ISLNK(status.st_mode):
             return None
-        around, target = machine.stat(directory), machine.readlink(path)
+        directory_status, target = machine.stat(directory), machine.readlink(path)
     except OSError:
         return None
-    trusted = (0, machine.geteuid(), around.st_uid)
-    if around.st_mode & stat.S_IWOTH and found.st_uid not in trusted:
+    trusted = (0, machine.geteuid(), directory_status.st_uid)
+    if directory_status.st_mode & stat.S_IWOTH and status.st_uid not in trusted:
         raise OSError(
             errno.EACCES,
-            f"{path} is a link of another user's (uid {found.st_uid}), where everybody may write",
+            f"{path} is a link of another user's (uid {status.st_uid}), where everybody may write",
         )
     return target
 
@@ -172,11 +172,11 @@ def _directories(
 ) -> dict[str, str]:
     """The directories to be made, each with the advice for the case that it cannot be."""
     files = [route.file for route in routes if route.file != os.devnull]
-    found = {os.path.dirname(path): ELSEWHERE for path in files if path}
+    advice = {os.path.dirname(path): ELSEWHERE for path in files if path}
     if error_file and os.path.dirname(error_file) != scratch:
         elsewhere = ELSEWHERE if scratch else f"name another file in {environment.ERROR_FILE}"
-        found.setdefault(os.path.dirname(error_file), elsewhere)
-    return found
+        advice.setdefault(os.path.dirname(error_file), elsewhere)
+    return advice
 
 
 def write(path: str, text: str) -> None:
@@ -196,14 +196,14 @@ def write(path: str, text: str) -> None:
     data = text.encode(errors="backslashreplace")
     target = resolved(path)
     try:
-        found = machine.stat(path)
+        status = machine.stat(path)
     except FileNotFoundError:
-        found = None
-    if found is None:
+        status = None
+    if status is None:
         _replace(target, None, data)
-    elif stat.S_ISREG(found.st_mode) and _leads_to(target, found) and not _is_ours(found):
+    elif stat.S_ISREG(status.st_mode) and _leads_to(target, status) and not _is_our_stream(status):
         try:
-            _replace(target, found, data)
+            _replace(target, status, data)
         except OSError as error:
             if error.errno not in STAYS:
                 raise
@@ -227,20 +227,20 @@ def refusal(path: str) -> str | None:
     return "no directory that can be written to is there; make it, or name another"
 
 
-def _leads_to(target: str, found: os.stat_result) -> bool:
+def _leads_to(target: str, status: os.stat_result) -> bool:
     """Whether the path leads to the file: /dev/fd/3 may lead to a file without a name."""
     try:
-        return os.path.samestat(machine.stat(target), found)
+        return os.path.samestat(machine.stat(target), status)
     except OSError:
         return False
 
 
-def _is_ours(found: os.stat_result) -> bool:
+def _is_our_stream(status: os.stat_result) -> bool:
     """Whether our stdout or stderr goes to the file: output would go on in the replaced one."""
-    return any(os.path.samestat(machine.fstat(fd), found) for fd in (1, 2))
+    return any(os.path.samestat(machine.fstat(fd), status) for fd in (1, 2))
 
 
-def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
+def _replace(target: str, status: os.stat_result | None, data: bytes) -> None:
     """Write a file beside the old one under an unforeseeable random name, and rename it."""
     unfinished = os.path.join(
         os.path.dirname(target), f".spawnlaunch-{machine.urandom(8).hex()}.tmp"
@@ -248,7 +248,7 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
     fd = machine.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         try:
-            _fill(fd, found, data)
+            _fill(fd, status, data)
         finally:
             machine.close(fd)
         machine.replace(unfinished, target)
@@ -258,12 +258,12 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
         raise
 
 
-def _fill(fd: int, found: os.stat_result | None, data: bytes) -> None:
+def _fill(fd: int, status: os.stat_result | None, data: bytes) -> None:
     """Write the data to a new file, after giving it owner and mode of the old one."""
-    if found:
+    if status:
         with suppress(PermissionError):
-            machine.fchown(fd, found.st_uid, found.st_gid)
-        machine.fchmod(fd, found.st_mode & 0o777)
+            machine.fchown(fd, status.st_uid, status.st_gid)
+        machine.fchmod(fd, status.st_mode & 0o777)
     while data:
         data = data[machine.write(fd, data) :]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from spawnlaunch.base import machine, records
+from spawnlaunch.base import machine, records, say
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Plan
 from spawnlaunch.cli import flags
@@ -58,7 +58,7 @@ class Worker(records.NamedTuple):
 class Launch(records.NamedTuple):
     """The description of the workers of an attempt, and of how they are ended and reported.
 
-    No launch changes. For each later attempt `attempts` (`ganged`, on several nodes) makes one with
+    No launch changes. For each later attempt `guard` (on several nodes `launcher`) makes one with
     another port. The fields from `logs` on are those of `starting.complete`.
     """
 
@@ -75,10 +75,10 @@ class Launch(records.NamedTuple):
     closed: tuple[str, ...] = ()  # the standard streams that are closed for writing
     blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     group: int = 0  # process group of the launcher, which a lone worker shares
-    # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.
-    owes: Callable[[Worker], bool] = lambda _: False
+    # Whether status 0 of a worker counts as a failure; spawnlaunch.launch alone sets it.
+    exit_zero_is_failure: Callable[[Worker], bool] = lambda _: False
     logs: str | None = None  # the template of the directories of the ranks' files, if any
-    warnings: tuple[str, ...] = ()  # about the workers' places, and that of their files
+    notices: tuple[say.Notice, ...] = ()
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
     # The longest that workers have once the launch is told to end, before the resource manager
     # kills the launcher too (Slurm's KillWait); None: there is no such limit.

@@ -1,6 +1,6 @@
 """The way of each worker's streams: to the launcher's own, to a file, to both or to neither.
 
-Imported where a flag asks for files, or for some ranks only.
+The files are in a directory of the run below --log-dir.
 
 flag                    of the ranks it names                       files
 (none)                  shown                                       none
@@ -27,6 +27,48 @@ if TYPE_CHECKING:
 
 FILES = {values.STDOUT: "stdout.log", values.STDERR: "stderr.log"}  # torchrun's names
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
+DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
+LATER = "LAUNCH"  # in place of the name of a launch that is not known yet
+
+
+def choose_directories(
+    request: flags.Request, resolution: identity.Resolution, scratch: str
+) -> tuple[str, list[str]]:
+    """Return the template of the ranks' directories, and the lines to print about it.
+
+    A run has a directory below DIR that is named after it. Where this launcher alone names it, or
+    meets others, each launch has a new name there; the latter are told it then (`in_epoch`). A
+    template is taken as it is. Raises UsageError in task mode where there is no DIR.
+    """
+    base, lines, world = request.log_dir, [], resolution.world
+    if base is not None and "{" in base:
+        return base, []
+    if base is None:
+        if world.is_task:
+            raise errors.UsageError(
+                "--redirects needs a place for the files of all tasks; type --log-dir DIR as well"
+            )
+        base = os.path.join(os.path.dirname(scratch), f"logs-of-{os.path.basename(scratch)}")
+        lines = [f"--redirects without --log-dir DIR: the streams are kept in {base}"]
+    run = world.run_id.replace(os.sep, "_")
+    if resolution.gathering:
+        run = f"{run}-{LATER}"
+    elif world.mode == identity.LOCAL and resolution.sources["run_id"].source != identity.CHANCE:
+        run = f"{run}-{machine.name_now()}"
+    return os.path.join(_escaped(os.path.join(base, run)), DIRECTORY), lines
+
+
+def in_epoch(launch: launches.Launch, name: str) -> launches.Launch:
+    """Return the launch with its directories in an epoch; all launchers are given one new name."""
+    if launch.logs is None or "{" in (launch.request.log_dir or ""):
+        return launch
+    new = _escaped(name.replace(os.sep, "_"))  # another machine has said it
+    return launch._replace(logs=launch.logs.replace(f"-{LATER}/", f"-{new}/"))
+
+
+def _escaped(text: str) -> str:
+    """The text with its braces escaped, for use within a template."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, launches.Routes]]:
@@ -53,23 +95,23 @@ def _routes(
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
     redirected = request.redirects.of(rank, local_rank) if request.redirects else 0
     teed = _tee(request, rank, local_rank)
-    found = []
+    ways = []
     for stream, name in FILES.items():
-        is_kept = (redirected | teed) & stream
-        file = os.path.join(directory, name) if directory and is_kept else None
-        found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
-    if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
+        goes_to_file = (redirected | teed) & stream
+        file = os.path.join(directory, name) if directory and goes_to_file else None
+        ways.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
+    if ways[0] == launches.Route(None, False) and not request.hang_timeout_s:
         # Of stderr the last lines are needed if it fails.
-        found[0] = launches.Route(os.devnull, False)
-    return launches.Routes(*found)
+        ways[0] = launches.Route(os.devnull, False)
+    return launches.Routes(*ways)
 
 
 def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
     """The streams that are kept and shown too: with --log-dir alone both, as no task has it."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
-    alone = request.log_dir is not None and request.redirects is None
-    return values.STDOUT | values.STDERR if alone else 0
+    by_default = request.log_dir is not None and request.redirects is None
+    return values.STDOUT | values.STDERR if by_default else 0
 
 
 def _check_filters(request: flags.Request, world: identity.World) -> None:
@@ -97,24 +139,26 @@ def _directories(
         return [None] * nproc
     run = {"run": world.run_id.replace(os.sep, "_"), "restart": restart}
     node = {"node_rank": world.node_rank, "host": host}
-    ours = [
+    fields = [
         {**run, **node, "rank": world.rank + i, "local_rank": world.local_rank + i}
         for i in range(nproc)
     ]
     try:
-        paths = [template.format(**words) for words in (*ours, *_others(ours[-1], nproc, world))]
+        paths = [
+            template.format(**words) for words in (*fields, *_others(fields[-1], nproc, world))
+        ]
     except (KeyError, ValueError, IndexError, AttributeError):
         raise errors.UsageError(
             f"--log-dir {template}: not a template of {PLACEHOLDERS}; correct it, or write {{{{ "
             "for a {"
         ) from None
-    found = [reading.absolute(path, "--log-dir") for path in paths]
-    if len(set(found)) < len(found):
+    paths = [reading.absolute(path, "--log-dir") for path in paths]
+    if len(set(paths)) < len(paths):
         raise errors.UsageError(
-            f"--log-dir {template}: gives several ranks the same directory, {found[0]}; "
+            f"--log-dir {template}: gives several ranks the same directory, {paths[0]}; "
             "put {rank} into it"
         )
-    return [*found[:nproc]]
+    return [*paths[:nproc]]
 
 
 def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator[dict[str, Any]]:
@@ -129,7 +173,7 @@ def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator
         yield {**last, **elsewhere, "rank": rank, "local_rank": local_rank - nproc + 1}
 
 
-def own_file(path: str, world: identity.World) -> str:
+def file_of_launcher(path: str, world: identity.World) -> str:
     """The name of this launcher's file, where the user has named one file for all of a job.
 
     A device or a FIFO keeps its name: several launchers may write to it.
@@ -141,15 +185,15 @@ def own_file(path: str, world: identity.World) -> str:
     return f"{path}.{world.node_rank}"
 
 
-def own_files(
+def lines_about_files(
     request: flags.Request, world: identity.World, environ: Mapping[str, str]
 ) -> Iterator[str]:
     """The lines about these files, which rank 0 prints, as its launcher is the first."""
-    given = (
+    named = (
         ("--result", request.result),
         (environment.ERROR_FILE, environ.get(environment.ERROR_FILE)),
     )
-    for name, path in given:
-        if path and path != (own := own_file(path, world)):
+    for name, path in named:
+        if path and path != (path_here := file_of_launcher(path, world)):
             each = "rank" if world.is_task else "node"
-            yield f"{name} {path}: each {each} writes a file of its own, this one {own}"
+            yield f"{name} {path}: each {each} writes a file of its own, this one {path_here}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 
-from spawnlaunch.base import cpuset, errors, fatal, machine, reading, say, signals
+from spawnlaunch.base import cpuset, errors, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.binding import apply, placement
-from spawnlaunch.cli import flags, values
+from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, visible
-from spawnlaunch.workers import environment, files, launches, log_place, routes
+from spawnlaunch.workers import environment, files, launches, routes
 from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
@@ -33,17 +34,17 @@ BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 
 def complete(launch: launches.Launch) -> launches.Launch:
-    """Return the launch with its files, grace and limits, from flags and environment.
+    """Return the launch with its files, grace, limits and notices, from flags and environment.
 
     Raises UsageError.
     """
     request, logs = launch.request, None
-    said: list[str] = []
+    lines: list[str] = []
     if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
-        logs, said = log_place.choose_log_directories(request, launch.resolution, launch.scratch)
+        logs, lines = routes.choose_directories(request, launch.resolution, launch.scratch)
     result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if (result or error_file) and not launch.resolution.world.is_task:
-        result, error_file = _own_files(launch, result, error_file)
+        result, error_file = _files_of_launcher(launch, result, error_file)
     grace_s, limit_s = request.grace_s, None
     default = launch.resolution.default_grace_s()
     if default and all(flag.name != "--grace" for flag, _, _ in request.given):
@@ -52,12 +53,25 @@ def complete(launch: launches.Launch) -> launches.Launch:
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
-        logs=logs, warnings=(*launch.plan.warnings, *said), grace_s=grace_s, limit_s=limit_s,
+        logs=logs, notices=_notices(launch, lines), grace_s=grace_s, limit_s=limit_s,
         failure_grace_s=failure_s, result=result, error_file=error_file,
     )  # fmt: skip
 
 
-def _own_files(
+def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notice, ...]:
+    """All notices of a launch, those about the job first; `on_logs` are lines about its files."""
+    request, resolution, environ = launch.request, launch.resolution, launch.environ
+    lines = parsing.warnings(request, resolution.world.has_several_nodes)
+    if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
+        lines += routes.lines_about_files(request, resolution.world, environ)
+    of_node = [*launch.plan.warnings, *on_logs]
+    if "stdout" in launch.closed:
+        of_node.append("stdout is closed: what is written there is lost")
+    both = say.notices(say.JOB, lines), resolution.notices, say.notices(say.NODE, of_node)
+    return tuple(sorted(chain(*both), key=lambda notice: notice.scope))
+
+
+def _files_of_launcher(
     launch: launches.Launch, result: str | None, error_file: str | None
 ) -> tuple[str | None, str | None]:
     """The names of this launcher's files, which the user named for all launchers.
@@ -66,8 +80,8 @@ def _own_files(
     """
     if not launch.resolution.gathering:  # of which one launcher writes for all
         world = launch.resolution.world
-        result = result and routes.own_file(result, world)
-        error_file = error_file and routes.own_file(error_file, world)
+        result = result and routes.file_of_launcher(result, world)
+        error_file = error_file and routes.file_of_launcher(error_file, world)
     result = result and reading.absolute(result, "--result")
     why = result and files.refusal(result)
     if why:
@@ -123,8 +137,14 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * n
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         outputs = routes.chosen(launch, restart)
-    columns = _columns() if n > 1 else None
-    told: dict[str, object] = {  # to all of them
+    columns = None
+    if n > 1:
+        with suppress(OSError):  # our stdout is no terminal
+            columns = machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
+    on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
+    on_places.add("--oversubscribe")
+    typed = dict.fromkeys(flag.name for flag, _, _ in request.given if flag.name in on_places)
+    shared: dict[str, object] = {  # the variables that have one value for all workers
         "TORCHELASTIC_RESTART_COUNT": restart,
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
@@ -132,25 +152,14 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         environment.STACK_FILES: None,
         environment.WITNESS: identity.ITS_OWN_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
-        environment.TYPED: _typed(request),
-        environment.NODE_CPUS: cpuset.format(launch.plan.shared),
+        environment.TYPED: " ".join(typed) or None,
+        cpuset.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
     if request.asks_for_stacks:
-        from spawnlaunch.workers import flight_recorder
-
-        told[environment.STACK_SIGNAL] = signals.STACKS or None
-        told[environment.STACK_FILES] = launch.scratch
-        told |= flight_recorder.variables(launch.environ, launch.scratch)
-    return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
-
-
-def _typed(request: flags.Request) -> str | None:
-    """The flags on the command line that bear on where ranks are; None: there are none."""
-    typed = dict.fromkeys(flag.name for flag, _, _ in request.given)
-    on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
-    on_places.add("--oversubscribe")
-    return " ".join(name for name in typed if name in on_places) or None
+        shared[environment.STACK_SIGNAL] = signals.STACKS or None
+        shared[environment.STACK_FILES] = launch.scratch
+    return [_worker(launch, i, *each, columns, shared) for i, each in enumerate(outputs)]
 
 
 def _worker(
@@ -159,7 +168,7 @@ def _worker(
     error_file: str | None,
     streams: launches.Routes,
     columns: int | None,
-    told: Mapping[str, object],
+    shared: Mapping[str, object],
 ) -> launches.Worker:
     """Make worker `i`; `error_file` is that of its files, `columns` the width of our terminal."""
     request, plan, world = launch.request, launch.plan, launch.resolution.world
@@ -167,17 +176,20 @@ def _worker(
     prefix = _prefix(launch, rank)
     is_shown = streams.stdout == launches.SHOWN.stdout
     width = columns - len(prefix) if columns and is_shown else None
-    own = {**told, environment.COLUMNS: width}
+    variables = {**shared, environment.COLUMNS: width}
     if not binding.cpus:
-        own[environment.NODE_CPUS] = None
+        variables[cpuset.NODE_CPUS] = None
     if width:
-        own |= _size(width, launch.environ)
+        size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+        variables |= {name: value for name, value in size.items() if name not in launch.environ}
     if not world.is_task:
-        own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
-        own[environment.MARK] = f"{launch.mark}.{rank}"
+        variables[environment.ERROR_FILE] = error_file or os.path.join(
+            launch.scratch, f"{rank}.json"
+        )
+        variables[environment.MARK] = f"{launch.mark}.{rank}"
     elif named := launch.environ.get(environment.ERROR_FILE):
-        own[environment.ERROR_FILE] = routes.own_file(named, world)
-    environ = environment.of_worker(launch, i, own)
+        variables[environment.ERROR_FILE] = routes.file_of_launcher(named, world)
+    environ = environment.of_worker(launch, i, variables)
     return launches.Worker(
         rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
         command=command(request, environ, local_rank),
@@ -214,21 +226,7 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
-def _columns() -> int | None:
-    """The width of the terminal that our stdout is; None where it is none."""
-    try:
-        return machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
-    except OSError:
-        return None
-
-
-def _size(width: int, environ: Mapping[str, str]) -> dict[str, object]:
-    """The size of the terminal that a pipe of ours leads to; the user's variables stay."""
-    size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-    return {name: value for name, value in size.items() if name not in environ}
-
-
-def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
+def command(request: flags.Request, environ: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
     """The worker's argv; its local rank comes first where --local-rank-arg asks for it.
 
     Python is unbuffered, so that a worker's output is never lost with it.
@@ -240,7 +238,7 @@ def command(request: flags.Request, told: Mapping[str, str], local_rank: int) ->
 
         args = variables.substituted(args, str(local_rank))
     if flag:
-        args = (f"{flag}={told['LOCAL_RANK']}", *args)
+        args = (f"{flag}={environ['LOCAL_RANK']}", *args)
     if program.kind == "program":
         return (program.target, *args)
     if program.kind == "module":
@@ -309,8 +307,8 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
     if worker.binding.tells_memory:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-    own = {identity.ITS_OWN_PID: str(machine.getpid())}
-    return worker._replace(environ={k: own.get(v, v) for k, v in worker.environ.items()})
+    variables = {identity.ITS_OWN_PID: str(machine.getpid())}
+    return worker._replace(environ={k: variables.get(v, v) for k, v in worker.environ.items()})
 
 
 def become_worker(
@@ -331,6 +329,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = fatal.end(error, who=f"{worker.name}: cannot start: ")
+        status = say.fatal(error, who=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

@@ -19,7 +19,8 @@ import errno
 import sys
 from contextlib import suppress
 
-from spawnlaunch.base import errors, machine, records
+from spawnlaunch.base import errors, machine, records, say
+from spawnlaunch.node import proc
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -54,10 +55,10 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
     world, fact = resolution.world, resolution.sources["master_addr"]
     if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _find_own(fact.value):
         said = (
-            f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
-            "something between forwards to it, type --master-addr HOST"
+            f"MASTER_ADDR={fact.value} is not an address of this machine, where rank 0 listens; "
+            "unless something between forwards to it, use --master-addr HOST"
         )
-        resolution = resolution._replace(warnings=(*resolution.warnings, said))
+        resolution = resolution.with_notices(say.JOB, said)
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
@@ -67,7 +68,7 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
         is_alone = resolution.sources["mode"].source == "--standalone"
         if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
             said = f"{source} {port} is in use on this machine: another port is taken"
-            resolution = resolution._replace(warnings=(*resolution.warnings, said))
+            resolution = resolution.with_notices(say.JOB, said)
             return _with_free_port(resolution, f"{source} {port} is in use")
         raise errors.UsageError(_in_use(resolution, port))
     return resolution, held
@@ -75,12 +76,10 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
-    from spawnlaunch.node import listeners  # where a launch ends
-
     world, source = resolution.world, resolution.sources["master_port"].source
     said = (
-        f"port {port} ({source}) is in use on this machine, by {listeners.who(port)}, so rank 0 "
-        "cannot listen there; end what uses it, or type --master-port N"
+        f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
+        "rank 0 cannot listen there; end what uses it, or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
         said += (
@@ -136,8 +135,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     return resolution._replace(
         world=resolution.world._replace(master_addr=fact.value),
         sources={**resolution.sources, "master_addr": fact},
-        warnings=(*resolution.warnings, said),
-    )
+    ).with_notices(say.JOB, said)
 
 
 def _find_own(name: str) -> bool:
@@ -251,7 +249,7 @@ def find_interface(
     if name is None:
         lines = " ".join(f"{variable}=INTERFACE" for variable in INTERFACES)
         names = ", ".join(sorted(set(here.values()) - {""}))
-        return {}, (f"{trap}; type export {lines}, one of: {names}",)
+        return {}, (f"{trap}; export {lines}, one of: {names}",)
     exports = {variable: name for variable in INTERFACES if not environ.get(variable)}
     said = " ".join(f"{variable}={value}" for variable, value in exports.items())
     return exports, (f"{trap}; set {said}, the interface towards {world.master_addr}",)
@@ -267,7 +265,7 @@ def _find_trap(hostname: str) -> str | None:
     if all(address.startswith("127.") for address in found):
         return f"host name {hostname} is {found[0]}, which other nodes cannot reach"
     if not any(_is_ours(address) for address in found if not address.startswith("127.")):
-        return f"host name {hostname} is {found[0]}, which is no interface of this machine"
+        return f"host name {hostname} is {found[0]}, which is not an interface of this machine"
     return None
 
 

@@ -6,7 +6,7 @@ question that it answers from the environment.
 
 from __future__ import annotations
 
-from spawnlaunch.base import cpuset, errors, reading, records
+from spawnlaunch.base import cpuset, errors, reading, records, say
 from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ Facts: TypeAlias = "dict[str, Fact]"  # by the names of World's fields
 TASK, NODE, LOCAL = "task", "node", "local"  # modes
 
 # Kinds of managers, by which processes they start:
+NONE = "none"  # there is no manager
 TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node)
 NODES = "nodes"  # one launcher per node or pod, never one process per rank
 HOSTS = "hosts"  # nothing: there is a list of hosts, and this is a process on one of them
@@ -99,30 +100,28 @@ def first(candidates: Iterable[Fact | None]) -> Fact | None:
     return facts[0]._replace(rejected=tuple(rejected)) if rejected else next(iter(facts), None)
 
 
-def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> Fact | None:
-    """The whole number in a variable; None where it is empty or not set.
+def number(environ: Environ, *names: str, most: int = 10**reading.MAX_DIGITS) -> Fact | None:
+    """The whole number in the first of these variables that is set; the others become rejected.
 
-    Raises UsageError where the variable has any other text: a manager's answer is never guessed.
+    Raises UsageError where a variable has any other text: a manager's answer is never guessed.
     """
-    said = environ.get(name, "").strip()
-    if not said:
-        return None
-    if reading.is_number(said) and int(said) <= most:
-        return Fact(int(said), name)
-    what = "a port" if most == values.MAX_PORT else "a whole number"
-    raise errors.UsageError(
-        f"{name}={reading.excerpt(said)} is not {what}; type unset {name}, or correct it"
-    )
+    facts: list[Fact] = []
+    for name in names:
+        value = environ.get(name, "").strip()
+        if value and not (reading.is_number(value) and int(value) <= most):
+            kind = "a port" if most == values.MAX_PORT else "a whole number"
+            raise errors.UsageError(
+                f"{name}={reading.excerpt(value)} is not {kind}; unset {name}, or correct it"
+            )
+        if value:
+            facts.append(Fact(int(value), name))
+    return first(facts)
 
 
-def numbers(names: tuple[str, ...], environ: Environ) -> Fact | None:
-    """The number in the first of these variables that is set; the others become rejected."""
-    return first(number(name, environ) for name in names)
-
-
-def text(name: str, environ: Environ) -> Fact | None:
-    """The text in a variable; None where it is empty or not set."""
-    return Fact(said, name) if (said := environ.get(name, "").strip()) else None
+def text(environ: Environ, *names: str) -> Fact | None:
+    """The text in the first of these variables that is set; the others become rejected."""
+    found = [(environ.get(name, "").strip(), name) for name in names]
+    return first(Fact(value, name) for value, name in found if value)
 
 
 class Manager:
@@ -133,90 +132,106 @@ class Manager:
     """
 
     name = "no manager"
-    kind = HOSTS
+    kind = NONE
     needs: tuple[str, ...] = ()  # variables that must all be set for the manager to be there
-    why_no_nnodes = why_no_rank_0_host = why_no_node_0_host = ""  # the beginning of an error
     has_steps = False  # of HOSTS: this is a shell in which tasks can be started
     gives_ranks = False  # the manager itself sets RANK and the like; no outer launcher left them
     knows_host = False  # its `rank_0_host` is certain, where it is not None
     has_task_variables = False  # see `as_task`
 
-    def is_present(self, environ: Environ) -> bool:
+    # The variables that answer a question; the first that is set counts.
+    rank_from: tuple[str, ...] = ()
+    world_size_from: tuple[str, ...] = ()
+    local_rank_from: tuple[str, ...] = ()
+    local_world_size_from: tuple[str, ...] = ()
+    node_rank_from: tuple[str, ...] = ()
+    nnodes_from: tuple[str, ...] = ()
+    job_from: tuple[str, ...] = ()
+    master_addr_from: tuple[str, ...] = ()
+    master_port_from: tuple[str, ...] = ()
+
+    def __init__(self, environ: Environ) -> None:
+        self.environ = environ
+
+    def is_present(self) -> bool:
         """Whether this manager started the process that has this environment."""
-        return all(map(environ.get, self.needs))
+        return all(map(self.environ.get, self.needs))
 
     def why_silent(self, question: str) -> str:
         """The beginning of an error about a question that has no answer."""
-        default = f"{self.name} exports no {question.replace('_', ' ')} here"
-        return (question == "nnodes" and self.why_no_nnodes) or default
+        return f"{self.name} exports no {question.replace('_', ' ')} here"
 
-    def rank(self, environ: Environ) -> Fact | None:
+    def rank(self) -> Fact | None:
         """The rank of this task."""
+        return number(self.environ, *self.rank_from)
 
-    def world_size(self, environ: Environ) -> Fact | None:
+    def world_size(self) -> Fact | None:
         """The number of tasks."""
+        return number(self.environ, *self.world_size_from)
 
-    def local_rank(self, environ: Environ) -> Fact | None:
+    def local_rank(self) -> Fact | None:
         """The number of this task among those on its node."""
+        return number(self.environ, *self.local_rank_from)
 
-    def local_world_size(self, environ: Environ) -> Fact | None:
+    def local_world_size(self) -> Fact | None:
         """The number of tasks on this node."""
+        return number(self.environ, *self.local_world_size_from)
 
-    def node_rank(self, environ: Environ) -> Fact | None:
+    def node_rank(self) -> Fact | None:
         """The number of this node."""
+        return number(self.environ, *self.node_rank_from)
 
-    def nnodes(self, environ: Environ) -> Fact | None:
+    def nnodes(self) -> Fact | None:
         """The number of nodes."""
+        return number(self.environ, *self.nnodes_from)
 
-    def least_nodes(self, environ: Environ) -> Fact | None:
-        """The number of nodes that is enough to begin."""
+    def job(self) -> Fact | None:
+        """Text that is the same in every process of a launch and in no other launch."""
+        return text(self.environ, *self.job_from)
 
-    def nproc(self, environ: Environ) -> Fact | None:
-        """The number of workers that each launcher is to start, or a word of --nproc."""
-
-    def hosts(self, environ: Environ) -> Fact | None:
-        """All hosts, in the order of their node ranks."""
-
-    def node_names(self, environ: Environ) -> Fact | None:
-        """All hosts, in any order."""
-
-    def own_host(self, environ: Environ) -> Fact | None:
-        """The name of this host, as `rank_0_host` and `node_0_host` have it."""
-
-    def rank_0_host(self, environ: Environ) -> Fact | None:
-        """The host of rank 0."""
-
-    def node_0_host(self, environ: Environ) -> Fact | None:
-        """The host of node rank 0."""
-
-    def master_addr(self, environ: Environ) -> Fact | None:
+    def master_addr(self) -> Fact | None:
         """The address at which ranks meet, where the manager chooses it."""
+        return text(self.environ, *self.master_addr_from)
 
-    def master_port(self, environ: Environ) -> Fact | None:
+    def master_port(self) -> Fact | None:
         """The port at which ranks meet, where the manager chooses it."""
+        return number(self.environ, *self.master_port_from, most=values.MAX_PORT)
 
-    def reserved_port(self, environ: Environ) -> Fact | None:
+    def reserved_port(self) -> Fact | None:
         """A port that the manager keeps free for this step; used where the user names none."""
 
-    def job(self, environ: Environ) -> Fact | None:
-        """Text that is the same in every process of a launch and in no other launch."""
+    def least_nodes(self) -> Fact | None:
+        """The number of nodes that is enough to begin."""
 
-    def step_devices(self, environ: Environ) -> Fact | None:
+    def nproc(self) -> Fact | None:
+        """The number of workers that each launcher is to start, or a word of --nproc."""
+
+    def hosts(self) -> Fact | None:
+        """All hosts, in the order of their node ranks."""
+
+    def node_names(self) -> Fact | None:
+        """All hosts, in any order."""
+
+    def own_host(self) -> Fact | None:
+        """The name of this host, as `rank_0_host` and `node_0_host` have it."""
+
+    def rank_0_host(self) -> Fact | None:
+        """The host of rank 0."""
+
+    def node_0_host(self) -> Fact | None:
+        """The host of node rank 0."""
+
+    def step_devices(self) -> Fact | None:
         """The devices of all tasks on this node: their numbers by PCI address."""
 
-    def masks(self, environ: Environ) -> Fact | None:
+    def masks(self) -> Fact | None:
         """The CPUs that the manager gave to each task on this node, in their order."""
 
-    def default_grace_s(self, environ: Environ) -> Fact | None:
+    def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
 
     def wider(
-        self,
-        node: hardware.Node,
-        environ: Environ,
-        tasks: int,
-        near: cpuset.CpuSet,
-        is_free: bool,
+        self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool
     ) -> str | None:
         """Return how to start with more CPUs than the mask has; None where it binds no tasks.
 
@@ -225,20 +240,20 @@ class Manager:
         `is_free`: the control group has CPUs beyond the mask.
         """
 
-    def as_task(self, world: World, i: int, environ: Environ) -> dict[str, object]:
+    def as_task(self, world: World, i: int) -> dict[str, object]:
         """The variables that worker `i` of a launcher would have as a task of its own."""
         raise NotImplementedError(f"{self.name}: has_task_variables is False")
 
-    def launchers_line(self, environ: Environ, command: str) -> str:
-        """The line that starts one launcher on each node."""
-        return self.tasks_line(environ, command, 1)
+    def launcher_flags(self) -> tuple[str, ...]:
+        """The flags that a launcher needs where `start_line` has started it on another node."""
+        return ()
 
-    def tasks_line(self, environ: Environ, command: str, n: int) -> str:
-        """The line that starts one task per rank, `n` on each node."""
+    def start_line(self, command: str, n: int) -> str:
+        """The line that starts a command `n` times on each node of the job.
+
+        With n = 1 the command is a launcher with workers of its own, else a task per rank.
+        """
         return command
-
-
-NO_MANAGER = Manager()
 
 
 class Capacity(records.NamedTuple):
@@ -261,16 +276,14 @@ class Evidence(records.NamedTuple):
     environ: Environ
     hostname: str
     capacity: Capacity
-    manager: Manager | None  # the one that counts: the innermost, if any
-
-    @property
-    def any_manager(self) -> Manager:
-        """The innermost manager; where there is none, a Manager with None for every answer."""
-        return self.manager or NO_MANAGER
+    manager: Manager  # the one that counts: the innermost; of the kind NONE where there is none
 
     def typed(self, flag: str, value: object) -> Fact | None:
         """Return a flag's value as a Fact, with the flag's name as typed; None where not given."""
         return None if value is None else Fact(value, self.request.sources.get(flag, flag))
+
+
+CHANCE = "time of the start, and chance"  # the source of a run's name that nothing else gives
 
 
 class World(records.NamedTuple):
@@ -304,31 +317,32 @@ class World(records.NamedTuple):
 
 
 class Resolution(records.NamedTuple):
-    """The World, with the source of each value and the warnings that come of it."""
+    """The World, with the source of each value and the notices that come of it."""
 
     world: World
     sources: Facts
-    warnings: tuple[str, ...]  # about the job: said once, by rank 0, and found for it only
+    notices: tuple[say.Notice, ...]
     managers: tuple[Manager, ...]  # the innermost first
     environ: Environ
-    node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
     around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
+
+    def with_notices(self, scope: str, *texts: str) -> Resolution:
+        """Return the same with more notices."""
+        return self._replace(notices=(*self.notices, *say.notices(scope, texts)))
 
     # Each answer comes from the innermost manager that has one, even if another has started this
     # process: masks, devices and time limits of an outer manager hold for this process as well.
 
     def step_devices(self) -> Fact | None:
         """The devices of all tasks on this node: their numbers by PCI address."""
-        found = (manager.step_devices(self.environ) for manager in self.around)
-        return next(filter(None, found), None)
+        return next(filter(None, (manager.step_devices() for manager in self.around)), None)
 
     def masks(self) -> Fact | None:
         """The CPUs that a manager gave to each task on this node, in their order."""
-        return next(filter(None, (manager.masks(self.environ) for manager in self.around)), None)
+        return next(filter(None, (manager.masks() for manager in self.around)), None)
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
-        found = (manager.default_grace_s(self.environ) for manager in self.around)
-        return next(filter(None, found), None)
+        return next(filter(None, (manager.default_grace_s() for manager in self.around)), None)

@@ -48,15 +48,15 @@ def read_inherited(
     where it is certain.
     """
     environ, manager = it.environ, it.manager
-    if manager is not None and manager.gives_ranks:
+    if manager.gives_ranks:
         return Inherited()
     stale = _find_stale(environ, facts, mode)
     if stale if mode == identity.LOCAL else environ.get(identity.RUN_ID):
         return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
-    addr, rejected = identity.text("MASTER_ADDR", environ), {}
-    port = identity.number("MASTER_PORT", environ, values.MAX_PORT)
+    addr, rejected = identity.text(environ, "MASTER_ADDR"), {}
+    port = identity.number(environ, "MASTER_PORT", most=values.MAX_PORT)
     if addr is not None and mode != identity.LOCAL:
-        certain = host if manager and manager.knows_host else None
+        certain = host if manager.knows_host else None
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
@@ -85,7 +85,7 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
 def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
     """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
-        return "which are several addresses; type --master-addr ADDRESS, with one of them"
+        return "which are several addresses; use --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
         return "" if alone else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
@@ -93,7 +93,7 @@ def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
         return ""
     return (
         f"which does not name rank 0's host {host.value}; if it is another name of that host, "
-        f"type --master-addr {addr}"
+        f"use --master-addr {addr}"
     )
 
 
@@ -147,7 +147,7 @@ def find_warnings(facts: identity.Facts, it: Inherited, environ: identity.Enviro
         line = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
         mode = facts["mode"].value
         if identity.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == identity.LOCAL:
-            line += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
+            line += "; if they are a pod's, use --nnodes N --node-rank N --master-addr HOST"
         found.insert(0, line)
     return found
 
@@ -167,7 +167,7 @@ def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
         return ""
     return (
         f"{_four(environ)} are taken for what a profile or another launcher left, because "
-        "MASTER_ADDR is this machine; type unset RANK WORLD_SIZE; if they are a pod's, type "
+        "MASTER_ADDR is this machine; unset RANK WORLD_SIZE; if they are a pod's, use "
         "--nnodes N --node-rank N --master-addr HOST"
     )
 
@@ -178,8 +178,8 @@ def taken_for_a_pods(world: identity.World, environ: identity.Environ) -> tuple[
         return ()
     return (
         f"{_four(environ)} are taken for a pod's: this is node {world.node_rank} of {world.nnodes},"
-        " and waits for the others; if a profile or another launcher left them, type unset RANK "
-        "WORLD_SIZE, or type --standalone",
+        " and waits for the others; if a profile or another launcher left them, unset RANK "
+        "WORLD_SIZE, or use --standalone",
     )
 
 

@@ -29,13 +29,12 @@ def find_host(mode: str, it: identity.Evidence, facts: identity.Facts) -> identi
     """The host of rank 0, as far as it is known without a flag."""
     if mode == identity.LOCAL:
         return identity.Fact(LOOPBACK, "local mode")
-    manager = it.any_manager
-    by_manager = manager.rank_0_host if mode == identity.TASK else manager.node_0_host
-    hosts = manager.hosts(it.environ)
+    manager = it.manager
+    hosts = manager.hosts()
     alone = facts["world_size"].value == facts["local_world_size"].value
     return identity.first(
         [
-            by_manager(it.environ),
+            manager.rank_0_host() if mode == identity.TASK else manager.node_0_host(),
             identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
             identity.Fact(it.hostname, "this host: all ranks are on it") if alone else None,
         ]
@@ -57,44 +56,26 @@ def choose_address(
     if host is not None and suffix and mode != identity.LOCAL:
         derived = identity.Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
     by_flags = _typed_addresses(mode, it, facts)
-    fact = identity.first([*by_flags, it.any_manager.master_addr(it.environ), kept, derived])
+    fact = identity.first([*by_flags, it.manager.master_addr(), kept, derived])
     if fact is None:
-        why = _why_no_host(mode, it)
-        raise errors.UsageError(f"{why}; type --master-addr HOST, the same everywhere")
-    if fact.source in it.environ:
-        fact = _host_alone(fact, mode)
+        raise errors.UsageError(
+            f"{_why_no_host(mode, it)}; use --master-addr HOST, the same everywhere"
+        )
+    # A list of several addresses stays as it is in local mode: host.check_address replaces it.
+    is_list = mode == identity.LOCAL and len(str(fact.value).split()) > 1
+    if fact.source in it.environ and not is_list:
+        try:
+            fact = fact._replace(value=values.master(fact.value))
+        except ValueError as error:
+            raise errors.UsageError(f"{fact.source}: {error}") from None
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
-        mine = it.any_manager.own_host(it.environ)
+        mine = it.manager.own_host()
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
             raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
-                f"{host.value} ({host.source}); type --master-addr {mine.value}"
+                f"{host.value} ({host.source}); use --master-addr {mine.value}"
             )
     return fact
-
-
-def _host_alone(fact: identity.Fact, mode: str) -> identity.Fact:
-    """Check a variable's value as --master-addr is checked. Raises UsageError where it is no host.
-
-    A list of several addresses stays as it is in local mode: host.check_address replaces it.
-    """
-    if mode == identity.LOCAL and len(fact.value.split()) > 1:
-        return fact
-    try:
-        return fact._replace(value=values.master(fact.value))
-    except ValueError as error:
-        raise errors.UsageError(f"{fact.source}: {error}") from None
-
-
-def _why_no_host(mode: str, it: identity.Evidence) -> str:
-    left, why = it.environ.get("MASTER_ADDR", "").strip(), "several addresses, this machine's own"
-    other = f", and MASTER_ADDR={left} is {why}, or another launcher's" if left else ""
-    if it.manager is None:
-        return f"nothing here names the host of node rank 0{other}"
-    default = f"{it.manager.name} does not export the host of rank 0"
-    manager = it.manager
-    known = manager.why_no_rank_0_host if mode == identity.TASK else manager.why_no_node_0_host
-    return (known or default) + other
 
 
 def _typed_addresses(
@@ -139,9 +120,9 @@ def choose_port(
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
     known = [
         by_flag,
-        it.any_manager.master_port(it.environ),
+        it.manager.master_port(),
         kept,
-        it.any_manager.reserved_port(it.environ),
+        it.manager.reserved_port(),
         derived,
     ]
     fact = identity.first(known) or _static_port(mode, it)
@@ -149,17 +130,17 @@ def choose_port(
     if fact.value == FREE and mode != identity.LOCAL and not is_told:
         raise errors.UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
-            "type --master-port N, the same everywhere"
+            "use --master-port N, the same everywhere"
         )
     return fact
 
 
 def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
     """Return torchrun's default port, for nodes started by hand. Raises UsageError for tasks."""
-    if mode == identity.TASK and it.manager is not None and it.request.master_addr is None:
+    if mode == identity.TASK and it.request.master_addr is None:
         raise errors.UsageError(
             f"{it.manager.name} exports nothing that tells this launch from another; "
-            "type --master-port N, the same for all ranks"
+            "use --master-port N, the same for all ranks"
         )
     return identity.Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
 
@@ -184,13 +165,24 @@ def _hash(text: str) -> int:
     return int.from_bytes(text.encode(errors="surrogateescape"), "little")
 
 
+def _why_no_host(mode: str, it: identity.Evidence) -> str:
+    """Return why no host of rank 0 is known; an inherited MASTER_ADDR was not kept."""
+    left = it.environ.get("MASTER_ADDR", "").strip()
+    other = "several addresses, this machine's own, or another launcher's"
+    others = f", and MASTER_ADDR={left} is {other}" if left else ""
+    if it.manager.kind == identity.NONE:
+        return f"nothing here names the host of node rank 0{others}"
+    question = "rank_0_host" if mode == identity.TASK else "node_0_host"
+    return it.manager.why_silent(question) + others
+
+
 def _agreed(
     by_flag: identity.Fact | None, by_endpoint: identity.Fact | None
 ) -> identity.Fact | None:
     """Return the value that two flags agree on. Raises UsageError where they differ."""
     if by_flag and by_endpoint and by_flag.value != by_endpoint.value:
         raise errors.UsageError(
-            f"{by_flag.source} {by_flag.value}, but {by_endpoint.source} says {by_endpoint.value}; "
+            f"{by_flag.source} {by_flag.value}, but {by_endpoint.source} has {by_endpoint.value}; "
             "leave one of the two out"
         )
     return by_flag or by_endpoint

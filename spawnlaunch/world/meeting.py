@@ -37,9 +37,9 @@ def find(
     is_told = address.source == "--master-addr" or is_static
     known = ranks.known_node_rank(it)
     node_rank = -1 if known is None else known.value
-    least = it.typed(
-        "--nnodes", request.nnodes and request.nnodes.least
-    ) or it.any_manager.least_nodes(it.environ)
+    least = (
+        it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.manager.least_nodes()
+    )
     # srun and mpirun start a task once, so that waiting for it would waste the allocation.
     starts_once = starter and starter.kind == identity.TASKS and not starter.gives_ranks
     return Gathering(
@@ -76,8 +76,7 @@ def _ports(
 
 def _is_started_again(it: identity.Evidence) -> bool:
     """Whether a manager restarts this launcher if it fails, as Kubernetes restarts pods."""
-    by_manager = it.manager is not None and it.manager.kind == identity.NODES
-    return by_manager or identity.POD in it.environ
+    return it.manager.kind == identity.NODES or identity.POD in it.environ
 
 
 def _is_static(request: flags.Request) -> bool:
@@ -107,13 +106,13 @@ def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int) -> boo
 
 def _own_name(it: identity.Evidence) -> str:
     """The name of this node, as in the manager's list of nodes."""
-    name = it.any_manager.own_host(it.environ)
+    name = it.manager.own_host()
     return _short([name.value if name else it.hostname])[0]
 
 
 def _expected(it: identity.Evidence) -> tuple[str, ...]:
     """The names of all nodes, where the manager lists them and no flag overrules it."""
-    hosts = it.any_manager.hosts(it.environ) or it.any_manager.node_names(it.environ)
+    hosts = it.manager.hosts() or it.manager.node_names()
     if hosts is None or ranks.is_overruled(it):
         return ()
     return tuple(_short(hosts.value))

@@ -10,24 +10,20 @@ from spawnlaunch.base import errors, machine
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cli import flags
-
 
 def choose_mode(it: identity.Evidence) -> identity.Fact:
     """Choose one of the three modes, with its source. Raises UsageError on a contradiction."""
     request, manager = it.request, it.manager
     if request.standalone:
-        return _standalone(request)
+        return _standalone(it)
     if request.nnodes == (1, 1) and not request.node_rank:
         return _on_one_node(it)
-    if manager is None:
+    if manager.kind == identity.NONE:
         if request.nnodes is not None:
             return identity.Fact(identity.NODE, "--nnodes")
         if request.node_rank:
             raise errors.UsageError(
-                "--node-rank without --nnodes says nothing; type --nnodes N as well"
+                "--node-rank without --nnodes has no effect; use --nnodes N as well"
             )
         return identity.Fact(identity.LOCAL, "no resource manager found")
     if manager.kind == identity.HOSTS:
@@ -37,7 +33,7 @@ def choose_mode(it: identity.Evidence) -> identity.Fact:
             return identity.Fact(identity.LOCAL, "within a worker of another launcher")
         if not request.wants_launcher:
             return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
-        _refuse_several_launchers(it, manager)
+        _refuse_several_launchers(it)
     return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
 
 
@@ -51,27 +47,15 @@ def _is_in_a_worker(environ: identity.Environ) -> bool:
     return pid in (str(machine.getpid()), *(str(above) for above, _ in proc.above()))
 
 
-def _refuse_several_launchers(it: identity.Evidence, manager: identity.Manager) -> None:
-    """Raise UsageError where a launcher was started in each of several tasks on a node."""
-    several = several_tasks(it)
-    if several is not None:
-        from spawnlaunch.world import refusals
-
-        refusals.refuse_several_launchers(it, manager, several)
-
-
-def _standalone(request: flags.Request) -> identity.Fact:
+def _standalone(it: identity.Evidence) -> identity.Fact:
     """Return local mode for --standalone. Raises UsageError where a flag names several nodes."""
-    said = (
-        ("--nnodes", request.nnodes and request.nnodes.most, 1),
-        ("--node-rank", request.node_rank, 0),
-    )
-    for flag, value, of_one_node in said:
-        if value is not None and value > of_one_node:
-            raise errors.UsageError(
-                f"--standalone is one machine, and {flag} {value} says that there are several; "
-                "leave one of the two out"
-            )
+    request = it.request
+    most = request.nnodes.most if request.nnodes else 1
+    if most > 1 or request.node_rank:
+        flag = f"--nnodes {most}" if most > 1 else f"--node-rank {request.node_rank}"
+        raise errors.UsageError(
+            f"--standalone is one machine, and {flag} is for several; leave one of the two out"
+        )
     return identity.Fact(identity.LOCAL, "--standalone")
 
 
@@ -80,34 +64,35 @@ def _on_one_node(it: identity.Evidence) -> identity.Fact:
 
     Raises UsageError inside a job with several nodes, where each node would be a job of its own.
     """
-    manager, nnodes = it.manager, None
-    if manager and manager.kind == identity.TASKS:
-        _refuse_several_launchers(it, manager)
-    if manager and manager.kind != identity.HOSTS:
-        nnodes = _nodes_of_the_manager(it)
+    kind = it.manager.kind
+    if kind == identity.TASKS:
+        _refuse_several_launchers(it)
+    nnodes = _nodes_of_the_manager(it) if kind in (identity.TASKS, identity.NODES) else None
     if nnodes is not None and nnodes.value > 1:
         raise errors.UsageError(
             f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
-            "leave --nnodes out, or type --standalone for a job of its own on each node"
+            "leave --nnodes out, or use --standalone for a job of its own on each node"
         )
     return identity.Fact(identity.LOCAL, "--nnodes 1")
 
 
-def several_tasks(it: identity.Evidence) -> identity.Fact | None:
-    """The number of tasks on this node or another, where it is more than one; else None."""
-    here, local_rank = (
-        it.any_manager.local_world_size(it.environ),
-        it.any_manager.local_rank(it.environ),
-    )
+def _refuse_several_launchers(it: identity.Evidence) -> None:
+    """Raise UsageError where a launcher was started in each of several tasks on a node."""
+    manager = it.manager
+    here, local_rank = manager.local_world_size(), manager.local_rank()
+    tasks, nodes = manager.world_size(), manager.nnodes()
     if here is not None and here.value > 1:
-        return here
-    if local_rank is not None and local_rank.value > 0:
-        return identity.Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
-    tasks, nodes = it.any_manager.world_size(it.environ), it.any_manager.nnodes(it.environ)
-    if tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
+        n, source = here.value, here.source
+    elif local_rank is not None and local_rank.value > 0:
+        n, source = local_rank.value + 1, f"{local_rank.source} is {local_rank.value}"
+    elif tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
+        n = -(-tasks.value // nodes.value)
         source = f"{tasks.value} tasks ({tasks.source}) on {nodes.value} nodes ({nodes.source})"
-        return identity.Fact(-(-tasks.value // nodes.value), source)
-    return None
+    else:
+        return
+    from spawnlaunch.world import refusals
+
+    refusals.refuse_several_launchers(it, n, source)
 
 
 def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
@@ -117,8 +102,7 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
     hosts is unknown.
     """
     request, manager = it.request, it.manager
-    assert manager is not None
-    nnodes, tasks = _nodes_of_the_manager(it), it.any_manager.world_size(it.environ)
+    nnodes, tasks = _nodes_of_the_manager(it), manager.world_size()
     if request.is_by_hand:
         return identity.Fact(identity.NODE, "--nnodes and --node-rank")
     has_several = nnodes is not None and nnodes.value > 1
@@ -126,22 +110,25 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
         if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
             from spawnlaunch.world import refusals
 
-            refusals.refuse_idle_shell(it, manager, nnodes, tasks)
+            refusals.refuse_idle_shell(it, nnodes, tasks)
     elif nnodes is None:
         raise errors.UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
-            "hosts; type --standalone if it is this one alone, else --nnodes N --node-rank N "
+            "hosts; use --standalone if it is this one alone, else --nnodes N --node-rank N "
             "--master-addr HOST"
         )
     elif has_several:
-        return identity.Fact(
-            identity.NODE, f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})"
-        )
+        why = f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})"
+        return identity.Fact(identity.NODE, why)
     return identity.Fact(identity.LOCAL, f"{manager.name}, on one node")
 
 
-def _ranks_of_this_machine(it: identity.Evidence) -> identity.Facts:
-    """The ranks in local mode: one launcher starts all workers."""
+def find_ranks(mode: str, it: identity.Evidence) -> identity.Facts:
+    """Derive rank, sizes and node rank for a mode. Raises UsageError."""
+    if mode == identity.TASK:
+        return _ranks_of_a_task(it)
+    if mode == identity.NODE:
+        return _ranks_of_a_node(it)
     nproc, alone = _count_workers(it), "local mode"
     rank = identity.Fact(0, "first worker of this launcher")
     return _of_a_launcher(it, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone))
@@ -149,48 +136,31 @@ def _ranks_of_this_machine(it: identity.Evidence) -> identity.Facts:
 
 def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
     """The ranks in task mode: the manager or a flag gives each value."""
-    facts = {
-        "rank": _known("rank", it.any_manager.rank(it.environ), it),
-        "world_size": _known(
-            "world_size", it.any_manager.world_size(it.environ), it, it.request.world_size
-        ),
-        "local_rank": _known("local_rank", it.any_manager.local_rank(it.environ), it),
-        "local_world_size": _known(
-            "local_world_size",
-            it.any_manager.local_world_size(it.environ),
-            it,
-            it.request.local_world_size,
-        ),
-    }
-    one_node = facts["world_size"].value == facts["local_world_size"].value
-    by_manager = {
-        "node_rank": (it.any_manager.node_rank(it.environ), 0),
-        "nnodes": (it.any_manager.nnodes(it.environ), 1),
-    }
-    for question, (fact, alone) in by_manager.items():
-        derived = identity.Fact(alone, "all ranks are on this node") if one_node else None
-        facts[question] = identity.first([fact, derived]) or identity.UNKNOWN
+    manager, request, facts = it.manager, it.request, {}
+    for question, by_manager, given in (
+        ("rank", manager.rank(), None),
+        ("world_size", manager.world_size(), request.world_size),
+        ("local_rank", manager.local_rank(), None),
+        ("local_world_size", manager.local_world_size(), request.local_world_size),
+    ):
+        flag = f"--{question.replace('_', '-')}"
+        by_flag = it.typed(flag, given)
+        _check_same(by_flag, by_manager)
+        fact = identity.first([by_flag, by_manager])
+        if fact is None:
+            is_flag = question in ("world_size", "local_world_size")
+            remedy = f"use {flag} N" if is_flag else f"export {question.upper()}=N for each"
+            raise errors.UsageError(f"{manager.why_silent(question)}; {remedy}")
+        facts[question] = fact
+    is_one_node = facts["world_size"].value == facts["local_world_size"].value
+    for question, by_manager, n in (
+        ("node_rank", manager.node_rank(), 0),
+        ("nnodes", manager.nnodes(), 1),
+    ):
+        derived = identity.Fact(n, "all ranks are on this node") if is_one_node else None
+        facts[question] = identity.first([by_manager, derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts
-
-
-def _known(
-    question: str,
-    by_manager: identity.Fact | None,
-    it: identity.Evidence,
-    given: int | None = None,
-) -> identity.Fact:
-    """Return an answer that task mode needs. Raises UsageError where nothing gives it."""
-    flag = f"--{question.replace('_', '-')}"
-    by_flag = it.typed(flag, given)
-    _check_same(by_flag, by_manager)
-    fact = identity.first([by_flag, by_manager])
-    if fact is None:
-        assert it.manager is not None
-        has_flag = question in ("world_size", "local_world_size")
-        what = f"type {flag} N" if has_flag else f"type export {question.upper()}=N for each"
-        raise errors.UsageError(f"{it.manager.why_silent(question)}; {what}")
-    return fact
 
 
 def _check_same(by_flag: identity.Fact | None, derived: identity.Fact | None) -> None:
@@ -234,34 +204,33 @@ def _check_ranks(facts: identity.Facts) -> None:
 def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
     """The ranks in node mode: node rank and number of workers make the ranks of a node."""
     request, nnodes = it.request, _count_nodes(it)
-    node_rank = _find_node_rank(it, nnodes)
-    nproc = _count_workers(it)
-    if node_rank.value is not None and node_rank.value >= nnodes.value + request.spares:
+    numbers = f"--node-rank N, from 0 to {nnodes.value - 1}, on each"
+    node_rank, nproc = known_node_rank(it), _count_workers(it)
+    if node_rank is None and request.no_gang:
+        raise errors.UsageError(
+            f"nothing here gives the rank of this node, of {nnodes.value}; use {numbers}"
+        )
+    if node_rank is not None and node_rank.value >= nnodes.value + request.spares:
         raise errors.UsageError(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
-            f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
+            f"({nnodes.source}); use {numbers}"
         )
     if nnodes.value > 1 and isinstance(request.nproc, str) and request.no_gang:
         raise errors.UsageError(
             f"--nproc {request.nproc} is {nproc.value} on this node, and with --no-gang no "
             f"launcher hears what each of the {nnodes.value} nodes has, so the ranks of all might "
-            f"not fit together; if each has {nproc.value}, type --nproc={nproc.value}; else leave "
+            f"not fit together; if each has {nproc.value}, use --nproc={nproc.value}; else leave "
             "--no-gang out"
         )
-    rank = identity.Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
-    if node_rank.value is not None and node_rank.value >= nnodes.value:
-        node_rank = identity.Fact(None, "a spare, which has none")
-        rank = rank._replace(value=nproc.value)
+    if node_rank is None:
+        first, node_rank = 0, identity.Fact(None, "by the order of the nodes' names")
+    elif node_rank.value >= nnodes.value:
+        first, node_rank = nproc.value, identity.Fact(None, "a spare, which has none")
+    else:
+        first = node_rank.value * nproc.value
+    rank = identity.Fact(first, f"node rank x {nproc.source}")
     world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
-
-
-# Rank, sizes and node rank, by mode. Each raises UsageError.
-FIND_RANKS = {
-    identity.TASK: _ranks_of_a_task,
-    identity.NODE: _ranks_of_a_node,
-    identity.LOCAL: _ranks_of_this_machine,
-}
 
 
 def _of_a_launcher(
@@ -277,12 +246,8 @@ def _of_a_launcher(
     Raises UsageError where --world-size or --local-world-size differs from the sizes that --nproc
     gives.
     """
-    for flag, given, derived in (
-        ("--world-size", it.request.world_size, world_size),
-        ("--local-world-size", it.request.local_world_size, nproc),
-    ):
-        if given is not None:
-            _check_same(it.typed(flag, given), derived)
+    _check_same(it.typed("--world-size", it.request.world_size), world_size)
+    _check_same(it.typed("--local-world-size", it.request.local_world_size), nproc)
     return {
         "rank": rank,
         "world_size": world_size,
@@ -295,65 +260,53 @@ def _of_a_launcher(
 
 def _count_workers(it: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    asked = identity.first(
-        [it.typed("--nproc", it.request.nproc), it.any_manager.nproc(it.environ)]
-    )
+    capacity, devices = it.capacity, it.capacity.devices
+    asked = identity.first([it.typed("--nproc", it.request.nproc), it.manager.nproc()])
     fact = asked or identity.Fact(1, "one worker: --nproc is not given")
-    devices, devices_by = it.capacity.devices, it.capacity.devices_by
+    # The flag or the variable with its value, as the user wrote it, and the flag's name.
+    flag, mark = (fact.source, " ") if fact.source.startswith("--") else ("--nproc", "=")
+    typed = f"{fact.source}{mark}{fact.value}"
     if isinstance(fact.value, str):
-        return _count_by_word(fact, it.capacity)
+        if why := _why_none(fact.value, capacity, flag):
+            raise errors.UsageError(f"{typed}: {why}, or use {flag} cpu")
+        count = capacity.cpus if fact.value == "cpu" else devices or capacity.cpus
+        if not count:
+            raise errors.UsageError(f"{typed}: no CPU is visible here; use {flag} N")
+        return fact._replace(value=count, source=f"{fact.source} {fact.value}")
     if 0 < devices < fact.value and not it.request.oversubscribe:
-        by = f" ({devices_by})" if devices_by else ""
-        said, flag = _nproc_as_typed(fact)
-        first = f"export {it.capacity.meant}, or " if it.capacity.meant else ""
+        by = f" ({capacity.devices_by})" if capacity.devices_by else ""
+        first = f"export {capacity.meant}, or " if capacity.meant else ""
         raise errors.UsageError(
-            f"{said}, but {devices} visible device{'s' * (devices > 1)}{by}; type {first}{flag} "
+            f"{typed}, but {devices} visible device{'s' * (devices > 1)}{by}; {first}use {flag} "
             f"{devices}, or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
 
 
-def _count_by_word(fact: identity.Fact, capacity: identity.Capacity) -> identity.Fact:
-    """Count workers for a word of --nproc: auto, gpu, cpu or a vendor's kind of device."""
-    word, devices, vendor = fact.value, capacity.devices, capacity.vendor
-    is_other = word in values.KINDS and vendor != values.KINDS[word]
+def _why_none(word: str, capacity: identity.Capacity, flag: str) -> str:
+    """Return why a word of --nproc has no device here, and what to do; "" where it has some."""
+    is_other = word in values.KINDS and capacity.vendor != values.KINDS[word]
     may_be_cpus = word == "cpu" or (word == "auto" and capacity.are_counted)
-    if is_other or (devices == 0 and not may_be_cpus):
-        said, flag = _nproc_as_typed(fact)
-        kind = "GPU" if word == "auto" else word.upper()
-        reason, cure = f": {capacity.why}" if capacity.why else "", f"{flag} N"
-        if is_other and vendor:
-            reason = f" (what is {'visible' if devices else 'here'} is of {vendor})"
-        elif capacity.meant:
-            reason, cure = f": {capacity.why.partition('; type ')[0]}", f"export {capacity.meant}"
-        elif capacity.unset:
-            cure = f"unset {' '.join(capacity.unset)}"
-        raise errors.UsageError(
-            f"{said}: no {kind} is visible here{reason}; type {cure}, or {flag} cpu"
-        )
-    count = capacity.cpus if word == "cpu" else devices or capacity.cpus
-    if not count:
-        said, flag = _nproc_as_typed(fact)
-        raise errors.UsageError(f"{said}: no CPU is visible here; type {flag} N")
-    return fact._replace(value=count, source=f"{fact.source} {word}")
-
-
-def _nproc_as_typed(fact: identity.Fact) -> tuple[str, str]:
-    """Return the flag or variable with its value, as the user wrote it, and the flag's name."""
-    if fact.source.startswith("--"):
-        return f"{fact.source} {fact.value}", fact.source
-    return f"{fact.source}={fact.value}", "--nproc"
+    if not is_other and (capacity.devices or may_be_cpus):
+        return ""
+    reason, remedy = f": {capacity.why}" if capacity.why else "", f"use {flag} N"
+    if is_other and capacity.vendor:
+        where = "visible" if capacity.devices else "here"
+        reason = f" (those that are {where} are of {capacity.vendor})"
+    elif capacity.meant:
+        reason, remedy = f": {capacity.why.rpartition('; ')[0]}", f"export {capacity.meant}"
+    elif capacity.unset:
+        remedy = f"unset {' '.join(capacity.unset)}"
+    kind = "GPU" if word == "auto" else word.upper()
+    return f"no {kind} is visible here{reason}; {remedy}"
 
 
 def _nodes_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
-    hosts = it.any_manager.hosts(it.environ)
+    """The number of nodes: as exported, or of the hosts, or of tasks, one of which is on each."""
+    manager, hosts = it.manager, it.manager.hosts()
     by_list = identity.Fact(len(hosts.value), hosts.source) if hosts else None
-    by_tasks = (
-        it.any_manager.world_size(it.environ)
-        if it.manager and it.manager.kind == identity.TASKS
-        else None
-    )
-    return identity.first([it.any_manager.nnodes(it.environ), by_list, by_tasks])
+    by_tasks = manager.world_size() if manager.kind == identity.TASKS else None
+    return identity.first([manager.nnodes(), by_list, by_tasks])
 
 
 def _count_nodes(it: identity.Evidence) -> identity.Fact:
@@ -369,22 +322,10 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
         )
     fact = identity.first([by_flag, by_manager])
     if fact is None:
-        default = "nothing says how many nodes there are"
-        why = it.manager.why_silent("nnodes") if it.manager else default
-        raise errors.UsageError(f"{why}; type --nnodes N")
+        raise errors.UsageError(f"{it.manager.why_silent('nnodes')}; use --nnodes N")
     if fact.value < 1:
-        raise errors.UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
+        raise errors.UsageError(f"{fact.source} says {fact.value} nodes; use --nnodes N")
     return fact
-
-
-def _find_node_rank(it: identity.Evidence, nnodes: identity.Fact) -> identity.Fact:
-    fact = known_node_rank(it)
-    if fact is None and it.request.no_gang:
-        raise errors.UsageError(
-            f"nothing here says which of the {nnodes.value} nodes this is; "
-            f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
-        )
-    return fact or identity.Fact(None, "by the order of the nodes' names")
 
 
 def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
@@ -395,39 +336,18 @@ def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
 
 def _node_rank_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
     """Return the manager's node rank; or, with one launcher per node, the launcher's task rank."""
-    by_rank = (
-        it.any_manager.rank(it.environ)
-        if it.manager and it.manager.kind == identity.TASKS
-        else None
-    )
-    return identity.first([it.any_manager.node_rank(it.environ), by_rank])
+    by_rank = it.manager.rank() if it.manager.kind == identity.TASKS else None
+    return identity.first([it.manager.node_rank(), by_rank])
 
 
 def _position(it: identity.Evidence) -> identity.Fact | None:
     """This host's place in a list of hosts, with or without the domain."""
-    hosts = it.any_manager.hosts(it.environ)
-    if hosts is None:
-        return None
-    short = [name.partition(".")[0] for name in hosts.value]
+    hosts = it.manager.hosts()
+    short = [name.partition(".")[0] for name in hosts.value] if hosts else []
     mine = it.hostname.partition(".")[0]
-    if short.count(mine) != 1:
+    if hosts is None or short.count(mine) != 1:
         return None
     return identity.Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
-
-
-def not_listed(it: identity.Evidence) -> tuple[str, ...]:
-    """Return a warning where the list of hosts lacks this host, which then waits for all of it."""
-    hosts = it.any_manager.hosts(it.environ)
-    if hosts is None or it.request.is_by_hand or known_node_rank(it) is not None:
-        return ()
-    if any(name[:1].isdigit() or ":" in name for name in hosts.value):  # an address may be ours
-        return ()
-    assert it.manager is not None
-    return (
-        f"{it.manager.name} lists {len(hosts.value)} hosts ({hosts.source}), and none has this "
-        f"one's name, {it.hostname}: this launcher waits for one on each of the others; for this "
-        "machine alone type --standalone",
-    )
 
 
 def is_overruled(it: identity.Evidence) -> bool:
@@ -436,7 +356,7 @@ def is_overruled(it: identity.Evidence) -> bool:
     Then the manager's answers may differ between nodes: as where each node's launcher is a step of
     its own, or ssh started a launcher on each host of a list.
     """
-    if it.manager is None or not it.request.is_by_hand:
+    if it.manager.kind == identity.NONE or not it.request.is_by_hand:
         return False
     nnodes, node_rank = _nodes_of_the_manager(it), _node_rank_of_the_manager(it)
     if it.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:

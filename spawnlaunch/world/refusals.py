@@ -14,8 +14,7 @@ from spawnlaunch.base import errors
 from spawnlaunch.cli.flags import Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
-from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.managers.slurm import srun
+from spawnlaunch.world.managers import slurm, tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,57 +52,44 @@ def alone(request: Request) -> str:
     return typed(request, "--standalone", without=PLACES)
 
 
-def as_tasks(request: Request) -> str:
-    """Return the command line for one task per rank."""
-    return typed(request, without=OF_A_LAUNCHER)
-
-
-def can_be_tasks(request: Request) -> bool:
-    """Whether task mode can serve this request: no flag needs a launcher above the workers."""
-    return not request.need_parent and (request.log_dir is None or request.redirects is not None)
-
-
-def launcher_per_node(
-    request: Request, manager: identity.Manager, environ: identity.Environ, n: int
-) -> str:
+def launcher_per_node(request: Request, manager: identity.Manager, n: int) -> str:
     """Return the line for one launcher per node, with `n` workers where --nproc is not given."""
     nproc = () if request.nproc is not None else (f"--nproc={n}",)
-    return manager.launchers_line(environ, typed(request, *nproc, without=PLACES))
+    more = (*manager.launcher_flags(), *nproc)
+    return manager.start_line(typed(request, *more, without=PLACES), 1)
 
 
-def refuse_several_launchers(
-    it: identity.Evidence, manager: identity.Manager, several: identity.Fact
-) -> None:
+def _task_per_rank(request: Request, manager: identity.Manager, n: int) -> str:
+    """Return the line for `n` tasks per node; "" where a flag needs a launcher above them."""
+    if request.need_parent or (request.log_dir is not None and request.redirects is None):
+        return ""
+    return manager.start_line(typed(request, without=OF_A_LAUNCHER), n)
+
+
+def refuse_several_launchers(it: identity.Evidence, n: int, source: str) -> None:
     """Raise UsageError for a launcher in each of several tasks on a node: too many workers."""
-    request, environ, n = it.request, it.environ, several.value
-    lines = [f"one launcher per node: {launcher_per_node(request, manager, environ, n)}"]
-    if can_be_tasks(request):
-        line = manager.tasks_line(environ, as_tasks(request), n)
+    lines = [f"one launcher per node: {launcher_per_node(it.request, it.manager, n)}"]
+    if line := _task_per_rank(it.request, it.manager, n):
         lines.append(f"one task per rank: {line}")
     raise errors.UsageError(
-        f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
-        f"in each of them cannot start workers too; type {OTHERS} " + "; or ".join(lines)
+        f"{it.manager.name} has started {n} tasks on a node already ({source}), so a launcher in "
+        f"each of them cannot start workers too; run {OTHERS} {'; or '.join(lines)}"
     )
 
 
 def refuse_idle_shell(
-    it: identity.Evidence,
-    manager: identity.Manager,
-    nodes: identity.Fact | None,
-    tasks: identity.Fact | None,
+    it: identity.Evidence, nodes: identity.Fact | None, tasks: identity.Fact | None
 ) -> None:
     """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
-    request, environ = it.request, it.environ
     counts = ((nodes, "nodes"), (tasks, "tasks"))
     has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
-    if request.nproc is None and can_be_tasks(request):
-        line = srun.as_the_job(environ, as_tasks(request))
-    else:
+    line = _task_per_rank(it.request, it.manager, 0) if it.request.nproc is None else ""
+    if not line:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
-        line = launcher_per_node(request, manager, environ, n)
+        line = launcher_per_node(it.request, it.manager, n)
     raise errors.UsageError(
         f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
-        f"missing; type {line}; or, for this machine alone: {alone(request)}"
+        f"missing; run {line}; or, for this machine alone: {alone(it.request)}"
     )
 
 
@@ -112,17 +98,20 @@ def refuse_lost(request: Request, missing: Collection[str]) -> None:
     names, them = " and ".join(missing), "it" if len(missing) == 1 else "them"
     raise errors.UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which Slurm sets beside "
-        f"variables that are here: {WRAPPERS} may have taken {them} away; have it hand {them} on, "
-        f"or, for this machine alone, type {alone(request)}"
+        f"variables that are here: {WRAPPERS} may have removed {them}; pass {them} on, or, for "
+        f"this machine alone, run {alone(request)}"
     )
 
 
-def refuse_task_without_variables(request: Request, pid: int, starter: str) -> None:
+def refuse_task_without_variables(request: Request, pid: int) -> None:
     """Raise UsageError for one of several tasks that has lost the manager's variables.
 
     `env -i` removes them, and so does a container that begins with a clean environment. Without
-    them four tasks are four jobs of one rank, which all succeed and have computed the same.
+    them four tasks are four jobs of one rank, which all succeed and have computed the same. `pid`
+    is the process that starts tasks on this node.
     """
+    names = [name for above, name in proc.above()]
+    starter = next(name for name in names if name in managers.STARTERS)
     manager, size = managers.STARTERS[starter]
     given = proc.environ_below((starter,)) or {}
     if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
@@ -131,16 +120,15 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
             return
     elif given.get(size) == "1":
         return
-    names = (name for _, name in proc.above())
     if starter != next(name for name in names if name.startswith((starter, managers.BROKER))):
-        there = {"FLUX_JOB_NNODES": given.get(size, "")}
-        line = managers.load("flux", "FLUX").launchers_line(there, typed(request, without=PLACES))
+        flux = tasks.Flux({"FLUX_JOB_NNODES": given.get(size, "")})
+        line = flux.start_line(typed(request, without=PLACES), 1)
         raise errors.UsageError(
             "this is a script or a shell of a Flux instance of several nodes, not a task of it: "
-            f"flux run is missing; type {line}; or, for this machine alone: {alone(request)}"
+            f"flux run is missing; run {line}; or, for this machine alone: {alone(request)}"
         )
     raise errors.UsageError(
         f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables ({size}) "
-        f"is here: {WRAPPERS} may have taken them away, so each task would be a job of its own; "
-        f"have it hand them on, or, for this machine alone, type {alone(request)}"
+        f"is here: {WRAPPERS} may have removed them, so each task would be a job of its own; pass "
+        f"them on, or, for this machine alone, run {alone(request)}"
     )

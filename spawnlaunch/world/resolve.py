@@ -11,25 +11,22 @@ looks for a port and an interface of this machine.
 
 from __future__ import annotations
 
-from spawnlaunch.base import errors, machine
+from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags
-from spawnlaunch.world import identity, managers, master, ranks
+from spawnlaunch.world import identity, inherited, managers, master, ranks, warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spawnlaunch.world import inherited
     from spawnlaunch.world.gathering import Gathering
     from spawnlaunch.world.host import HeldPort
 
-LEFT_BY_OTHERS = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
+INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 
 
 def resolve_world(
     request: flags.Request, environ: identity.Environ, hostname: str, capacity: identity.Capacity
 ) -> identity.Resolution:
-    """Derive the world, with its warnings.
+    """Derive the world, with its notices.
 
     Raises UsageError on a contradiction, or where only the user knows a value.
     """
@@ -41,43 +38,38 @@ def resolve_world(
 
             refusals.refuse_lost(request, missing)
     around = managers.around(environ)
-    found = [manager for manager in around if manager.is_present(environ)]
-    taken_for_left = ""
-    if found and found[0].gives_ranks:
-        from spawnlaunch.world import inherited
-
-        if taken_for_left := inherited.why_no_pods(request, environ):
-            found = found[1:]
-    it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
-    resolution = _derive(it)
-    # The reason why variables count as stale says more than the warning that they are replaced.
-    warnings = [taken_for_left] if taken_for_left else [*resolution.warnings]
-    if found and (resolution.world.rank == 0 or request.explain):  # only these print warnings
-        from spawnlaunch.world.warnings import find_warnings
-
-        warnings += find_warnings(it, resolution.world)
-    return resolution._replace(
-        warnings=tuple(warnings), managers=tuple(found), around=tuple(around)
-    )
+    found = [manager for manager in around if manager.is_present()]
+    why_stale = ""
+    if found and found[0].gives_ranks and (why_stale := inherited.why_no_pods(request, environ)):
+        found = found[1:]
+    manager = found[0] if found else identity.Manager(environ)
+    it = identity.Evidence(request, environ, hostname, capacity, manager)
+    resolution = _derive(it, why_stale)
+    if found and (resolution.world.rank == 0 or request.explain):  # only these print them
+        lines = warnings.find_warnings(it, resolution.world)
+        resolution = resolution.with_notices(say.JOB, *lines)
+    return resolution.with_notices(
+        say.NODE, *warnings.find_node_warnings(it, resolution.world)
+    )._replace(managers=tuple(found), around=tuple(around))
 
 
-def _derive(it: identity.Evidence) -> identity.Resolution:
-    """Derive the world from the flags, the manager and the inherited variables."""
+def _derive(it: identity.Evidence, why_stale: str) -> identity.Resolution:
+    """Derive the world from the flags, the manager and the inherited variables.
+
+    `why_stale` is the reason why variables of a platform count as left by others, or "".
+    """
     request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
-    facts = ranks.FIND_RANKS[mode.value](it)
+    facts = ranks.find_ranks(mode.value, it)
     # The authority on where rank 0 listens is the manager, or none.
     is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
-    authority = it._replace(manager=None) if is_its_own else it
-    job = authority.any_manager.job(authority.environ)
+    authority = it._replace(manager=identity.Manager(environ)) if is_its_own else it
+    job = authority.manager.job()
     host = master.find_host(mode.value, authority, facts)
     left: inherited.Inherited | None = None
-    kept: Mapping[str, identity.Fact] = {}
-    if not LEFT_BY_OTHERS.isdisjoint(environ):
-        from spawnlaunch.world import inherited
-
+    if not INHERITED.isdisjoint(environ):
         left = inherited.read_inherited(mode.value, authority, facts, host)
-        kept = left.kept
+    kept = left.kept if left else {}
     addr, port = kept.get("MASTER_ADDR"), kept.get("MASTER_PORT")
     facts = {
         "mode": mode,
@@ -89,26 +81,22 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
     gathering: Gathering | None = None
     if mode.value == identity.NODE or request.no_gang:
         facts, gathering = _gather(authority, facts, job, it.manager)
-    warnings: list[str] = []
-    node_warnings: tuple[str, ...] = ()
+    lines: list[str] = []
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        warnings = inherited.find_warnings(facts, left, environ)
+        lines = inherited.find_warnings(facts, left, environ)
+    if why_stale:  # which says more than that these variables are replaced
+        lines = [why_stale]
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
-    if it.manager and it.manager.gives_ranks:
-        node_warnings += inherited.taken_for_a_pods(world, environ)
-    if it.manager and it.manager.kind == identity.HOSTS and mode.value == identity.NODE:
-        node_warnings += ranks.not_listed(it)
-    return identity.Resolution(
-        world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
-    )
+    notices = tuple(say.notices(say.JOB, lines))
+    return identity.Resolution(world, facts, notices, (), environ, gathering=gathering)
 
 
 def _gather(
     authority: identity.Evidence,
     facts: identity.Facts,
     job: identity.Fact | None,
-    starter: identity.Manager | None,
+    starter: identity.Manager,
 ) -> tuple[identity.Facts, Gathering | None]:
     """Add how the launchers of several nodes meet, and mark the facts that the hub assigns."""
     request = authority.request
@@ -133,11 +121,11 @@ def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> id
         return identity.Fact(it.request.rdzv_id, "--rdzv-id")
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
-    name = machine.name_now()
-    job = it.any_manager.job(it.environ) or identity.Fact(name, "time of the start, and chance")
-    if it.manager is None or it.manager.kind != identity.TASKS:
+    manager = it.manager
+    job = manager.job() or identity.Fact(machine.name_now(), identity.CHANCE)
+    if manager.kind != identity.TASKS:
         return job
-    tasks, rank = it.any_manager.world_size(it.environ), it.any_manager.rank(it.environ)
+    tasks, rank = manager.world_size(), manager.rank()
     if tasks is None or tasks.value == 1 or rank is None:
         return job
     # In local mode each of several tasks is a launch of its own.
@@ -152,21 +140,16 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
     Where stdin is a terminal, a person has started this process, and not as one of several tasks:
     then nothing is checked.
     """
-    alone = resolution.world.mode == identity.LOCAL and not resolution.managers
-    if alone and not request.standalone and not machine.isatty(0):
-        from spawnlaunch.node import proc
+    is_alone = resolution.world.mode == identity.LOCAL and not resolution.managers
+    if not is_alone or request.standalone or machine.isatty(0):
+        return
+    from spawnlaunch.node import proc
 
-        for pid, name in proc.above():
-            if name in managers.STARTERS:
-                from spawnlaunch.world import refusals
+    pid = proc.nearest(managers.STARTERS)
+    if pid is not None:
+        from spawnlaunch.world import refusals
 
-                refusals.refuse_task_without_variables(request, pid, name)
-                return
-
-
-def _is_told(address: identity.Fact, environ: identity.Environ) -> bool:
-    """Whether a flag or a variable gives the address of rank 0, or a suffix of its name."""
-    return identity.is_named(address, environ) or address.source.endswith("--master-suffix")
+        refusals.refuse_task_without_variables(request, pid)
 
 
 def prepare_host(
@@ -176,19 +159,20 @@ def prepare_host(
 
     Raises UsageError where the port is in use.
     """
-    me = resolution.world
-    if not me.has_several_nodes and _is_told(resolution.sources["master_addr"], resolution.environ):
-        from spawnlaunch.world import host
-
-        resolution = host.check_address(resolution)
-    if me.rank != 0 and not me.has_several_nodes:
+    me, address = resolution.world, resolution.sources["master_addr"]
+    is_typed = identity.is_named(address, resolution.environ) or address.source.endswith(
+        "--master-suffix"
+    )
+    if me.rank != 0 and not me.has_several_nodes and not is_typed:
         return resolution, None
-    from spawnlaunch.world import host
+    from spawnlaunch.world import host  # most tasks need none of it
 
-    listens = me.rank == 0 and resolution.gathering is None
-    resolution, held = host.listen(resolution) if listens else (resolution, None)
-    if not me.has_several_nodes:
-        return resolution, held
-    exports, said = host.find_interface(resolution.world, resolution.environ, hostname)
-    node_warnings = (*resolution.node_warnings, *said)
-    return resolution._replace(exports=exports, node_warnings=node_warnings), held
+    held: HeldPort | None = None
+    if is_typed and not me.has_several_nodes:
+        resolution = host.check_address(resolution)
+    if me.rank == 0 and resolution.gathering is None:
+        resolution, held = host.listen(resolution)
+    if me.has_several_nodes:
+        exports, lines = host.find_interface(resolution.world, resolution.environ, hostname)
+        resolution = resolution._replace(exports=exports).with_notices(say.NODE, *lines)
+    return resolution, held

@@ -25,7 +25,7 @@ ROOMS = [
     *(ROOT / name for name in ("binding/apply.py", "watch/begin.py", "watch/journal.py")),
     *(
         ROOT / f"base/{name}.py"
-        for name in ["events", "signals", "say", "reading", "errors", "records", "fatal"]
+        for name in ["events", "signals", "say", "reading", "errors", "records"]
     ),
 ]
 

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spawnlaunch.base import cpuset
-from spawnlaunch.bench import arms, results, samples_file
+from spawnlaunch.bench import arms, results
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.bench.effort import Effort
-from spawnlaunch.bench.results import Arm, BoundRank, Measured, Result
-from spawnlaunch.bench.samples_file import Taken
+from spawnlaunch.bench.results import Arm, BoundRank, Measured, Result, Taken
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.placement import device_name
 from spawnlaunch.cli.values import Policy
 from spawnlaunch.node import Node
@@ -26,7 +24,6 @@ def _about() -> dict[str, Any]:
         "date": "2026-11-21T12:00:00+0000",
         "command": "python -m spawnlaunch.bench",
         "versions": {"torch": "2.13.0"},
-        "seed": 0,
         "rounds": 60,
         "budget_s": 300.0,
         "warm_up": 1,
@@ -47,10 +44,9 @@ def on(
     def planned(arm: ArmRequest) -> tuple[Binding, ...]:
         return plan.plan(node, seen, ranks, Policy(arm.flags[1])).bindings
 
-    asked = {name: arms.request_of(name) for name in names}
-    made = arms.on_node(node, node.cpus_allowed, list(asked.values()), planned)
+    asked = {name: arms.of_name(name) for name in names}
+    made = arms.on_node(node, list(asked.values()), planned)
     kept = {name: its.bindings for name, its in made.items() if its.bindings}
-    drawn = {name: picture(node, its, node.cpus_allowed) for name, its in kept.items()}
     about = _about()
     about["workloads"] = [NAMES[name]._asdict() for name in ratios]
     return Result(
@@ -62,8 +58,6 @@ def on(
                 "kernel": "6.1",
                 "load": 0.0,
                 "allowed": cpuset.format(node.cpus_allowed),
-                "nics": {},
-                "pictures": drawn,
             }
         ],
         against=arms.AUTO if arms.AUTO in kept else arms.UNPINNED,
@@ -76,8 +70,8 @@ def on(
 
 def write(result: Result, path: str) -> None:
     """The file of a bench with this result."""
-    file = samples_file.Recorder(path)
-    file.write(samples_file.BENCH, results.head(result))
+    file = results.Recorder(path)
+    file.write(results.BENCH, results.head(result))
     for measured in result.measured:
         for each in measured.taken:
             file.take(each)

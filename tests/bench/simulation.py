@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spawnlaunch.bench import results, rounds, samples_file, stats, workloads
+from spawnlaunch.bench import results, rounds, stats, workloads
 
 NOISE = 0.02  # standard deviation of a sample's logarithm
 ARMS = ("auto", "unpinned", "node")
@@ -75,9 +75,9 @@ def verdicts(
     size = dict(zip(arms, worth, strict=True))
     noises = iter(noise(rng, stats.ENOUGH_ROUNDS * len(arms)))
     taken = [
-        samples_file.Taken("train", i, arm, ({"": math.exp(size[arm] + next(noises))},))
+        results.Taken("train", i, arm, ({"": math.exp(size[arm] + next(noises))},))
         for i in range(stats.ENOUGH_ROUNDS)
-        for arm in rounds.order(arms, seed, "train", i)
+        for arm in rounds.order(arms, f"train {seed}", i)
     ]
     measured = results.Measured(workloads.NAMES["train"], arms, taken)
     return [row.comparison for row in results.rows_of(measured, arms[0])]

@@ -6,20 +6,18 @@ from collections import Counter
 
 import pytest
 
-from spawnlaunch.base import cpuset
-from spawnlaunch.bench import arms, own_arms
+from spawnlaunch.bench import arms
 from spawnlaunch.bench.rounds import order
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.values import bind
-from spawnlaunch.node import Nic, Node
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
 from tests import machines
 from tests.machines.tree import Machine, cores, node_of
 
 LAPTOP = Machine("laptop", "", cores(4), {0: "0-3"}, ("0-3",), ("0-3",))
-ONE_CORE = Machine("one core", "", cores(1), {0: "0"}, ("0",), ("0",))
 
 
 def planned_on(
@@ -32,8 +30,8 @@ def planned_on(
         request = parsing.parse([*arm.flags, "-m", "a.worker"], {}, "python")
         return plan.plan(node, seen, ranks, request.policy).bindings
 
-    asked = [each if isinstance(each, arms.ArmRequest) else arms.request_of(each) for each in names]
-    return node, arms.on_node(node, node.cpus_allowed, asked, planned)
+    asked = [each if isinstance(each, arms.ArmRequest) else arms.of_name(each) for each in names]
+    return node, arms.on_node(node, asked, planned)
 
 
 # One of each vendor; the others are alike.
@@ -59,33 +57,16 @@ def test_far_uses_the_cpus_of_auto_and_no_rank_is_nearer_to_its_device(machine: 
         assert binding.memory_nodes == plan.memory_beside(node, binding.cpus)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_packed_has_all_ranks_on_one_domain_with_the_threads_of_auto(machine: Machine):
-    node, made = planned_on(machine, max(2, len(machine.gpus)))
-    packed = made["packed"].bindings
-    assert len({b.cpus for b in packed}) == 1
-    assert packed[0].cpus < node.cpus_allowed
-    assert min(packed[0].cpus) == min(node.cpus_allowed)
-    assert [b.threads for b in packed] == [b.threads for b in made["auto"].bindings]
-
-
-def test_packed_is_one_core_where_there_is_nothing_larger_than_a_core():
-    _, made = planned_on(LAPTOP, 2)
-    assert [cpuset.format(b.cpus) for b in made["packed"].bindings] == ["0", "0"]
-
-
 def test_arms_that_there_cannot_be_say_why():
     _, made = planned_on(LAPTOP, 2)
     assert made["far"] == ((), "no rank has a device here that it could be far from")
-    assert planned_on(LAPTOP, 1)[1]["packed"] == ((), "there is one rank")
-    assert planned_on(ONE_CORE, 2)[1]["packed"] == ((), "there is one core to share")
 
 
 def test_the_flag_of_an_arm_binds_the_ranks_as_the_arm_does():
     node, made = planned_on(machines.LUMI, 8)
     seen = visible(node, {})
-    for name in ("unpinned", "far", "packed", "auto", "socket"):
-        typed = arms.request_of(name).typed(made[name].bindings).removeprefix("--bind ")
+    for name in ("unpinned", "far", "auto", "socket"):
+        typed = arms.of_name(name).typed(made[name].bindings).removeprefix("--bind ")
         again = plan.plan(node, seen, 8, bind(typed)).bindings
         assert [b.cpus for b in again] == [b.cpus for b in made[name].bindings], name
 
@@ -93,12 +74,12 @@ def test_the_flag_of_an_arm_binds_the_ranks_as_the_arm_does():
 def test_arms_with_the_same_effect_are_left_out_and_named():
     node, made = planned_on(LAPTOP, 2)
     effects = {
-        name: [arms.effect(node, b, node.cpus_allowed, arms.request_of(name)) for b in its.bindings]
+        name: [arms.effect(node, b, node.cpus_allowed, arms.of_name(name)) for b in its.bindings]
         or [its.missing]
         for name, its in made.items()
     }
     out = arms.left_out(effects)
-    assert set(effects) - set(out) == {"unpinned", "control", "packed", "auto"}
+    assert set(effects) - set(out) == {"unpinned", "control", "auto"}
     assert "is bound as under auto" in out["exclusive"]
     assert "is bound as under unpinned" in out["node"]
 
@@ -122,37 +103,12 @@ def test_an_arm_that_differs_for_one_rank_of_many_is_measured():
     assert arms.left_out({"unpinned": [here], "far": ["no device"]}) == {"far": "no device"}
 
 
-def test_auto_with_the_threads_of_unpinned_tells_both_effects_apart():
-    node, made = planned_on(LAPTOP, 2, ("unpinned", "auto", "as-many"))
-    assert made["as-many"].bindings == made["auto"].bindings  # nothing to tell apart
-    reserving = arms.ArmRequest("as-many", ("--bind", "auto", "--threads", "1"))
-    _, made = planned_on(LAPTOP, 2, ("unpinned", reserving))
-    assert [b.threads for b in made["as-many"].bindings] == [2, 2]
-    assert [len(b.cpus) for b in made["as-many"].bindings] == [1, 1]
-    assert node.cores
-
-
-def test_the_adapter_next_to_a_device_and_the_farthest_one_are_known_by_their_places():
-    node = node_of(machines.LUMI)
-    near = [node.devices[i] for i in (0, 4)]
-    nics = tuple(
-        Nic(f"mlx5_{i}", f"0000:0{i}:00.0", its.numa, its.local_cpus) for i, its in enumerate(near)
-    )
-    node = node._replace(nics=nics)
-    binding = Binding(0, 4, frozenset(), frozenset(), 1, plan.NEAR, "")
-    assert arms.nic_of(node, "nic-near", binding) == "mlx5_1"
-    assert arms.nic_of(node, "nic-far", binding) == "mlx5_0"
-    assert arms.nearest_nic(node, 0) == "mlx5_0"
-    made = planned_on(LAPTOP, 2, ("nic-near",))[1]
-    assert "no InfiniBand adapter" in made["nic-near"].missing
-
-
 def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
-    one = own_arms.arm("one=--threads 1 --smt off")
+    one = arms.of_flags("one=--threads 1 --smt off")
     _, made = planned_on(machines.LUMI, 8, ("auto", one))
     assert {len(b.cpus) for b in made["one"].bindings} == {1}
     assert one.typed(made["one"].bindings) == "--threads 1 --smt off"
-    ring = own_arms.arm("ring=NCCL_ALGO=Ring --bind node --loader-workers=3")
+    ring = arms.of_flags("ring=NCCL_ALGO=Ring --bind node --loader-workers=3")
     assert (ring.environ, ring.loader_workers) == ((("NCCL_ALGO", "Ring"),), 3)
     assert (ring.typed(()), ring.beside) == ("--bind node", "NCCL_ALGO=Ring num_workers=3")
     assert one.beside == ""
@@ -161,35 +117,29 @@ def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("smt-off", "'smt-off' is no arm; type a name, = and flags"),
-        ("auto=--smt off", "'auto' is an arm of ours; choose another name"),
+        ("smt-off", "'smt-off' is not an arm; use a name, = and flags"),
+        ("auto=--smt off", "'auto' is an arm of the bench; choose another name"),
         ("a=--nproc 4", "a: --nproc=4 does not bind; an arm has flags of binding"),
-        ("a=--smt maybe", "a: --smt: invalid choice: 'maybe'"),
+        ("a=--smt maybe", "a: --smt: unknown value 'maybe'"),
         ("a=--bind 'x", "close the quotes"),
-        ("a=--loader-workers", "--loader-workers needs a number; type --loader-workers 4"),
-        ("a=--bind node train.py", "a: 'train.py' is no flag; type flags of binding alone"),
+        ("a=--loader-workers", "--loader-workers needs a number; use --loader-workers 4"),
+        ("a=--bind node train.py", "a: 'train.py' is not a flag; use flags of binding alone"),
         ("a=--threads 1 --bind", "a: --bind needs a value"),
     ],
 )
 def test_what_is_no_arm_is_refused_in_one_line(text: str, said: str):
     with pytest.raises(ArgumentTypeError) as refused:
-        own_arms.arm(text)
+        arms.of_flags(text)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_every_arm_of_a_set_is_one():
-    for name in own_arms.SETS:
-        assert own_arms.sets((name,))
-        assert own_arms.HELP[name]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_arm_follows_each_equally_often_itself_too(count: int):
     names, rounds = tuple("abcdefg"[:count]), 2000
-    every = [order(names, 0, "triad", number) for number in range(rounds)]
+    every = [order(names, "triad", number) for number in range(rounds)]
     assert all(sorted(each) == list(names) for each in every)
-    assert every == [order(names, 0, "triad", number) for number in range(rounds)]
+    assert every == [order(names, "triad", number) for number in range(rounds)]
     taken = [name for each in every for name in each]
     pairs = Counter(itertools.pairwise(taken))
     share = rounds / count  # of each pair

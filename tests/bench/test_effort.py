@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base import errors
-from spawnlaunch.bench import bench_page, effort, forked_sample, results, scaling, workloads
+from spawnlaunch.bench import bench_page, effort, forked_sample, workloads
 from spawnlaunch.bench.effort import Effort, Watch
-from spawnlaunch.bench.results import Measured, Result
-from spawnlaunch.bench.samples_file import Recorder, Taken, lines, taken_of
+from spawnlaunch.bench.results import Measured, Recorder, Result, Taken, lines, taken_of
 from spawnlaunch.binding.apply import Binding
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
@@ -36,7 +35,6 @@ def test_this_process_is_watched_while_it_computes():
     found = watch.effort
     assert min(found.ran_s or 0, found.took_s) > 0
     assert 0 <= found.waited < 1
-    assert found.local_pages in (None, 1.0) or 0 <= found.local_pages <= 1
     assert found.strayed == ""
     assert effort.read(effort.kept(found)) is not None
 
@@ -95,20 +93,10 @@ def test_ticks_are_those_of_the_allowed_cpus():
     assert effort.cpu_ticks("", frozenset({0})) == (None, None)
 
 
-def test_memory_that_only_the_process_has_is_counted_by_its_nodes():
-    maps = (
-        "7f00 default file=/lib/libc.so mapped=50 N1=50 kernelpagesize_kB=4\n"
-        "7f10 default anon=3 dirty=3 N0=2 N1=1 kernelpagesize_kB=4\n"
-        "7f20 default anon=1 N0=1 kernelpagesize_kB=8\n"
-    )
-    assert effort.local_share(maps, frozenset({0})) == pytest.approx(16 / 20)
-    assert effort.local_share(maps, frozenset({1})) == pytest.approx(4 / 20)
-    assert effort.local_share(None, frozenset({0})) is None
-
-
 def laptop(**costs: Effort) -> Result:
-    """Arms of which `packed` is half as fast, and what their samples cost."""
-    found = on(node_of(LAPTOP), 2, {"compute": {"packed": 0.5}}, ("unpinned", "packed", "auto"))
+    """Arms of which `exclusive` is half as fast, and what their samples cost."""
+    names = ("unpinned", "exclusive", "auto")
+    found = on(node_of(LAPTOP), 2, {"compute": {"exclusive": 0.5}}, names)
     measured = found.measured[0]
     taken = [
         each._replace(efforts=(costs[each.arm],) * 2) if each.arm in costs else each
@@ -118,12 +106,12 @@ def laptop(**costs: Effort) -> Result:
 
 
 def test_a_thread_out_of_its_binding_and_disturbed_samples_are_named_on_the_page():
-    found = laptop(packed=QUIET._replace(strayed="9"))
+    found = laptop(exclusive=QUIET._replace(strayed="9"))
     measured = found.measured[0]
     *others, last = measured.taken
     more = measured._replace(taken=[*others, last._replace(mark="waited")])
     page = "\n".join(bench_page.page(found._replace(measured=[more])))
-    assert "packed: a library moved a thread to CPUs 9, out of its binding" in page
+    assert "exclusive: a library moved a thread to CPUs 9, out of its binding" in page
     assert f"1 sample waited (of {len(measured.taken)})" in page
 
 
@@ -156,7 +144,7 @@ def test_a_bench_that_was_interrupted_early_has_a_page(count: int):
     measured = found.measured[0]
     few = measured._replace(taken=measured.taken[:count])
     page = "\n".join(bench_page.page(found._replace(measured=[few])))
-    assert f"compute: {count // 3} round" in page
+    assert (f"compute: {count // 3} round" if count else "without a sample: compute") in page
     assert "ended early by SIGTERM" in page
     assert page.startswith("not decided")
 
@@ -185,11 +173,10 @@ def test_messages_grow_to_a_gibibyte_where_a_device_has_eight_times_that():
     assert all(f"{name} " in said for name in device.LARGE)
 
 
-def test_the_adapter_next_to_each_device_and_the_load_are_told():
+def test_the_load_is_on_the_page():
     found = laptop()
-    found.nodes[0].update(load=9.0, nics={"gpu 0 0000:c1:00.0": "mlx5_0"})
+    found.nodes[0].update(load=9.0)
     page = "\n".join(bench_page.page(found))
-    assert "gpu 0 0000:c1:00.0: next to mlx5_0" in page
     assert "load of node0 before the first sample: 9.0" in page
 
 
@@ -204,8 +191,8 @@ def test_an_efficiency_above_what_is_possible_is_an_error_that_is_said(
     measured = found.measured[0]._replace(names=("1", "2"), taken=taken)
     found = found._replace(arms=arms, against="1", measured=[measured])
     found.about["counts"] = [1, 2]
-    (line,) = scaling.lines(measured, results.rows(found), found)
+    (line,) = bench_page.scaling(measured, found)
     assert line.startswith("  2 workers:") == is_possible
     assert line.startswith("  error: 2 workers") != is_possible
     together = measured._replace(workload=workloads.NAMES["allreduce"])
-    assert not list(scaling.lines(together, results.rows(found), found))
+    assert not list(bench_page.scaling(together, found))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.bench import rank_group, results, rounds
+from spawnlaunch.bench import rank_group, results, stats
 from spawnlaunch.bench.forked_sample import FailedError
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
 from tests.bench.real import BENCH, ONE_RANK, TWO_RANKS, counted, placed
@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tm
     assert (done.returncode, done.stdout) == (2, "")
     assert "make it first" in done.stderr
     for name, is_read in ((tmp_path, False), ("/dev/null", True)):
-        with pytest.raises(UsageError, match="is a directory or a device; type the name"):
+        with pytest.raises(UsageError, match="is a directory or a device; give the name"):
             results.check_writable(str(name), is_read=is_read)
 
 
@@ -77,7 +77,7 @@ def test_a_command_without_a_number_to_compare_is_told_so(printed: str, said: st
     ("words", "where", "said"),
     [
         ("--help", ">/dev/full", "cannot write to stdout: No space left on device"),
-        ("--help", ">&-", "stdout is closed; type --json FILE >/dev/null"),
+        ("--help", ">&-", "stdout is closed; use --json FILE >/dev/null"),
     ],
 )
 def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str, said: str):
@@ -143,7 +143,7 @@ def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
     words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "40s", "--seconds", "0.5")
     done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
     (measured,) = results.read(str(tmp_path / "found.json")).measured
-    assert 1 <= measured.rounds <= rounds.MOST_ROUNDS
+    assert 1 <= measured.rounds <= stats.MOST_ROUNDS
     assert done.returncode == 0
 
 

@@ -13,10 +13,10 @@ def test_a_command_takes_the_place_of_the_workloads():
 
 
 def test_the_default_or_else_the_first_arm_is_what_the_others_are_compared_with():
-    assert parse(["--arms", "packed,auto"], {}).against == "auto"
-    assert parse(["--arms", "unpinned,packed"], {}).against == "unpinned"
+    assert parse(["--arms", "far,auto"], {}).against == "auto"
+    assert parse(["--arms", "unpinned,far"], {}).against == "unpinned"
     assert [arm.name for arm in parse([], {}).arms] == ["auto", "unpinned"]
-    assert parse(["--arms", "auto,packed", "--against", "packed"], {}).against == "packed"
+    assert parse(["--arms", "auto,far", "--against", "far"], {}).against == "far"
 
 
 def test_omp_num_threads_of_the_user_holds_in_all_arms_and_the_launchers_does_not():
@@ -41,21 +41,21 @@ def test_flags_alone_are_picked_for_all_workloads_or_some():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--arms best", "'best' is no arm; there are unpinned, control, far, packed, auto"),
+        ("--arms best", "'best' is no arm; there are unpinned, control, far, auto"),
         ("--against far --arms auto", "--against far is not among the arms auto"),
-        ("--metric loss", "--metric needs a command of yours; type the command behind a --"),
+        ("--metric loss", "--metric needs a command of yours; put it after a --"),
         ("--lower-is-better -- sh", "--lower-is-better needs a --metric; lower wall time is"),
         ("--workloads triad -- sh", "--workloads names bundled work and -- begins a command"),
         ("--arm a=OMP_NUM_THREADS=2", "--arm a: OMP_NUM_THREADS is read when"),
-        ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
+        ("-- no-such-program", "program 'no-such-program' after the -- is not found"),
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
-        ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes behind a --"),
-        ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
+        ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes after a --"),
+        ("--budget soon", "--budget: 'soon' is not a time; use one as 90s, 5m or 1h"),
         ("--pick train -- sh", "--pick chooses among bundled workloads"),
         ("--pick train --workloads triad", "train is advised for but not measured"),
-        ("--launcher torchrun", "--launcher starts a command of yours; type the command behind"),
-        ("--launcher torchrun -- sh", "starts a number of workers; type it, as in --nproc 2"),
+        ("--launcher torchrun", "--launcher starts a command of yours; put it after a --"),
+        ("--launcher torchrun -- sh", "starts a number of workers; add --nproc 2"),
         ("--nproc 2 --launcher torchrun --arms auto -- sh", "--launcher compares launchers"),
         ("--launcher mpirun", "'mpirun' is no launcher; there are torchrun, spawnlaunch"),
     ],

@@ -13,7 +13,7 @@ from tests.bench.results import on, taken, write
 from tests.bench.test_arms import LAPTOP
 from tests.machines.tree import node_of
 
-POLICIES = ("unpinned", "packed", "auto", "node")
+POLICIES = ("unpinned", "control", "auto", "node")
 
 
 def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> results.Result:
@@ -59,9 +59,9 @@ def test_arms_that_are_one_leave_nothing_to_compare():
 
 
 def test_a_control_is_never_advised_and_is_named_as_one():
-    found = laptop(train={"packed": 2.0})
+    found = laptop(train={"control": 2.0})
     assert advise(found)[1:3] == ("", True)
-    assert "packed       0 | 0, 2 threads a rank (never advised)" in "\n".join(
+    assert "control      any CPU for 2 ranks, 2 threads a rank (never advised)" in "\n".join(
         bench_page.page(found)
     )
 

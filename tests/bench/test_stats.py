@@ -61,7 +61,7 @@ def test_arms_are_not_equal_by_a_clock_that_cannot_tell_them_apart(steps: float)
 
 
 def test_too_few_rounds_tell_nothing_however_clear_they_look():
-    enough = stats.fewest_rounds(stats.ERROR)
+    enough = math.floor(stats.quantile(stats.ERROR) ** 2) + 1  # of equal differences
     few = paired(*rounds(3.0, 0, noise=0.001, drift=0, count=enough - 1), True)
     assert (few.verdict, few.low, few.high) == (UNDECIDED, 0, math.inf)
     assert paired(*rounds(9.0, 0, noise=0.001, drift=0, count=enough + 1), True).verdict == BETTER

@@ -276,4 +276,4 @@ def test_an_inherited_memory_policy_stays_unless_another_is_typed(
     assert lines[0] == mem_bind
     assert len(lines[1:]) == bool(said)
     assert all(line.startswith(said) for line in lines[1:])
-    assert all(line.endswith("type --mem-bind preferred") for line in lines[1:])
+    assert all(line.endswith("use --mem-bind preferred") for line in lines[1:])

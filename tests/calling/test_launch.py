@@ -94,9 +94,9 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
         ({"xyzzy": 1}, "unknown flag --xyzzy=1"),
         ({"max_restarts": 1.5}, "--max-restarts: '1.5' is not a whole number"),
         ({"max_restarts": True}, "--max-restarts: 'True' is not a whole number"),
-        ({"nproc": object}, "a type cannot be a flag's value; type it as on the command line"),
+        ({"nproc": object}, "a type cannot be a flag's value; write it as on the command line"),
         ({"quiet": 1}, "--quiet takes no value"),
-        ({"bind": "nod"}, "--bind: 'nod' is no way to bind; choose one of auto, node"),
+        ({"bind": "nod"}, "--bind: unknown value 'nod'; use auto, node"),
         ({"debug": 0}, "debug= is not available here: it needs the terminal"),
         ({"explain": True}, "explain= is not available here: call spawnlaunch.explain_launch"),
         ({"allowed_cpus": "0"}, "--sysfs-root and --allowed-cpus need --explain"),
@@ -110,7 +110,7 @@ def test_a_wrong_flag_starts_nothing(flags: dict[str, Any], said: str) -> None:
 
 
 def test_what_is_no_function_or_cannot_be_sent_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"type launch\(function, \*args\), not function"):
+    with pytest.raises(UsageError, match=r"use launch\(function, \*args\), not function"):
         launch("greet")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"cannot be sent"):
         launch(functions.greet, threading.Lock())  # type: ignore[arg-type]
@@ -122,5 +122,5 @@ def test_outside_of_a_launch_there_is_no_world(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, "1")
     assert spawnlaunch.current_world() == (1, 1, 1, 1, 0, 1, "", 0, 0)
     monkeypatch.setenv("RANK", "one")
-    with pytest.raises(UsageError, match=r"; type unset RANK"):
+    with pytest.raises(UsageError, match=r"; unset RANK"):
         spawnlaunch.current_world()

@@ -55,7 +55,7 @@ if __name__ == "__main__":
             launch(*words)
         except UsageError as error:
             assert "cannot be sent to the workers" in str(error), error
-            assert "type pip install cloudpickle" in str(error), error
+            assert "run pip install cloudpickle" in str(error), error
         else:
             print("no error")
     try:
@@ -115,7 +115,7 @@ def test_without_cloudpickle_ranks_run_the_script_under_its_guard(
 def test_without_cloudpickle_a_missing_guard_is_told(tmp_path: Path) -> None:
     done = run(sys.executable, script(tmp_path, UNGUARDED.format(how="start()")))
     assert done.returncode == 1
-    said = 'which calls launch; write that call below if __name__ == "__main__": or type pip'
+    said = 'which calls launch; write that call below if __name__ == "__main__": or run pip'
     assert said in done.stderr
 
 
@@ -149,7 +149,7 @@ def test_in_a_shell_of_a_job_it_says_the_line_of_the_script_and_what_to_call(
     environ = clean_environ(**SHELL_OF_TWO_NODES)
     done = run(*words, environ=environ)
     line = done.stderr.splitlines()[-1]
-    assert f"type srun --nodes=2 --ntasks=2 --ntasks-per-node=1 {' '.join(words)} with " in line
+    assert f"run srun --nodes=2 --ntasks=2 --ntasks-per-node=1 {' '.join(words)} with " in line
     assert line.endswith(f"{words[1]} with launch(..., standalone=True, nproc='2', quiet=True)")
     assert run(*words, "alone", environ=environ).stdout == "['0', '1']\n"
 
@@ -184,4 +184,4 @@ def test_the_package_imports_nothing_until_it_is_asked() -> None:
         "except AttributeError as error: print(error)\n"
     )
     done = run(sys.executable, "-c", code)
-    assert (done.stdout, done.stderr) == ("'spawnlaunch' object has no attribute 'lunch'\n", "")
+    assert (done.stdout, done.stderr) == ("module 'spawnlaunch' has no attribute 'lunch'\n", "")

@@ -109,4 +109,4 @@ def test_ranks_that_cannot_meet_are_refused_with_what_to_type(variables: dict[st
     (line,) = done.stderr.splitlines()
     assert line.startswith("spawnlaunch.check: error: ")
     assert seen in line
-    assert "; type " in line
+    assert "; export " in line or "; unset " in line

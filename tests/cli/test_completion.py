@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.cli.completion import script
 from spawnlaunch.cli.flags import FLAGS, SPELLINGS
+from spawnlaunch.cli.manual import completion
 from tests.support.launching import clean_environ, launch, run
 from tests.support.required import require_programs
 
@@ -51,5 +51,5 @@ def test_zsh_takes_the_script(tmp_path: Path) -> None:
 
 def test_without_shtab_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    with pytest.raises(UsageError, match=r"type pip install 'spawnlaunch\[completion\]'$"):
-        script("zsh")
+    with pytest.raises(UsageError, match=r"run pip install 'spawnlaunch\[completion\]'$"):
+        completion("zsh")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.cli import flags, parsing
+from spawnlaunch.cli import flags, parsing, slips
 from spawnlaunch.cli.flags import Program
-from spawnlaunch.cli.torchrun import names, strange_flags
+from spawnlaunch.cli.torchrun import names
 from tests.support.launching import WORKERS, clean_environ, launch, run
 from tests.support.processes import until
 from tests.support.watching import launched
@@ -94,7 +94,7 @@ def test_nproc_behind_a_script_that_does_not_name_it_is_told(words, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     (said,) = parsing.warnings(parse(str(script), *words), several_nodes=False)
-    assert said.endswith(f"type python -m spawnlaunch --nproc 2 {script}")
+    assert said.endswith(f"run python -m spawnlaunch --nproc 2 {script}")
     assert parsing.warnings(parse("--nproc", "1", str(script), *words), several_nodes=False) == []
     script.write_text("parser.add_argument('--nproc')")
     assert parsing.warnings(parse(str(script), *words), several_nodes=False) == []
@@ -131,8 +131,8 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
     assert parsing.parse([SCRIPT], {"PYTHON_EXEC": "other"}, "python").python == "other"
 
 
-WORKERS_HERE = "type --nproc N, the number of workers on each machine"
-NODES_HERE = "type --nnodes N, and on each machine its --node-rank and the same --master-addr"
+WORKERS_HERE = "use --nproc N, the number of workers on each machine"
+NODES_HERE = "use --nnodes N, and on each machine its --node-rank and the same --master-addr"
 NOTHING = ": it means nothing here; leave it out"
 
 
@@ -143,10 +143,10 @@ NOTHING = ": it means nothing here; leave it out"
         ("--num_processes 2", WORKERS_HERE),
         ("-N2", NODES_HERE),
         ("--multi_gpu", NOTHING),
-        ("-x FOO", "; type NAME=VALUE python -m spawnlaunch"),
-        ("-host a,b", "; type mpirun -host HOSTS python -m spawnlaunch SCRIPT, or on each "),
+        ("-x FOO", "; run NAME=VALUE python -m spawnlaunch"),
+        ("-host a,b", "; run mpirun -host HOSTS python -m spawnlaunch SCRIPT, or on each "),
         ("--nprocs_per_node 2", "; did you mean --nproc?"),
-        ("--model small", "unknown flag --model; those of a script go behind it"),
+        ("--model small", "unknown flag --model; flags of a script go after the script"),
     ],
 )
 def test_a_flag_of_another_launcher_is_answered_by_what_to_type_for_it(words: str, said: str):
@@ -157,7 +157,7 @@ def test_a_flag_of_another_launcher_is_answered_by_what_to_type_for_it(words: st
 
 
 def test_every_flag_of_another_launcher_is_none_of_ours():
-    assert [name for name in strange_flags.OF_OTHERS if names.flag(name)] == []
+    assert [name for name in slips.OF_OTHERS if names.flag(name)] == []
 
 
 @pytest.mark.parametrize("flags", ["--nproc 2", "--nproc 2 --"])
@@ -165,7 +165,7 @@ def test_a_forgotten_script_is_said_before_anything_else(flags: str, tmp_path: P
     with launched(*flags.split(), directory=tmp_path, preexec=partial(os.chdir, tmp_path)) as one:
         until(lambda: "\n" in one.stderr, "a line is said")
         assert one.stderr.startswith("spawnlaunch: warning: no script is named, so the bundled ")
-        assert "type its path behind the flags" in one.stderr
+        assert "add its path after the flags" in one.stderr
         one.send(signal.SIGTERM)
         one.status()
 

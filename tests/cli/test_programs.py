@@ -40,7 +40,7 @@ def test_the_others_are_run_in_place_of_a_launch_and_refuse_in_one_line(word: st
     with pytest.raises(Instead) as instead:
         program(word, "--help", "x")
     assert instead.value.args == (f"spawnlaunch.{word}", "--help", "x")
-    with pytest.raises(FlagsError, match=f"type python -m spawnlaunch {word} --help"):
+    with pytest.raises(FlagsError, match=f"run python -m spawnlaunch {word} --help"):
         program("--quiet", word)
     done = run(sys.executable, "-m", "spawnlaunch", word, "--no-such-flag")
     assert re.fullmatch(rf"spawnlaunch\.{word}: error: .*; (type|a command) .*\n", done.stderr)
@@ -62,7 +62,7 @@ def test_a_script_of_that_name_goes_before_and_is_named(kind: str, directory: Pa
     script.write_text("print('of the user')")
     done = launch("--quiet", "check", cwd=directory)
     assert (done.returncode, done.stdout) == (0, "of the user\n")
-    said = "the file check here is run; for ours type python -m spawnlaunch.check"
+    said = "the file check here is run; for ours run python -m spawnlaunch.check"
     assert done.stderr == f"spawnlaunch: warning: {said}\n"
 
 
@@ -107,7 +107,7 @@ def test_torch_that_is_missing_is_one_line_of_the_launcher(
 ) -> None:
     done = run(sys.executable, *NO_TORCH, "--nproc", 2, *words, cwd=directory)
     what = "the check" if words == ("check",) else "the bundled training loop"
-    said = f"{what} needs torch, which is not installed; type pip install torch"
+    said = f"{what} needs torch, which is not installed; run pip install torch"
     assert (done.returncode, done.stderr) == (2, f"spawnlaunch: error: {said}\n")
 
 

@@ -57,7 +57,7 @@ def test_what_is_said_to_type_is_read_as_it_was_meant(words):
     with pytest.raises(errors.UsageError) as error:
         parsing.parse([*before, *words], {}, sys.executable)
     said = str(error.value)
-    line = re.search(rf"type {re.escape(HERE)} (.*?)(; to have .*)?$", said)
+    line = re.search(rf"run {re.escape(HERE)} (.*?)(; to have .*)?$", said)
     assert line, said
     assert tuple(shlex.split(line[1])) == (*before, *SAID[words])
     if words[0] != "python" or "pkg" in words:
@@ -82,7 +82,7 @@ def test_what_is_said_to_type_is_read_as_it_was_meant(words):
     ids=ascii,
 )
 def test_one_word_is_mended(words, typed: str):
-    with pytest.raises(errors.UsageError, match=rf"type {re.escape(typed)}(;|$)"):
+    with pytest.raises(errors.UsageError, match=rf"use {re.escape(typed)}(;|$)"):
         parsing.parse(words, {}, sys.executable)
 
 
@@ -93,9 +93,11 @@ def test_what_python_runs_is_taken_and_the_arguments_are_the_scripts(script: str
     assert request.program == ("script", script, words[1:])
 
 
-def test_a_binary_that_is_not_executable_is_made_so_first():
-    with pytest.raises(errors.UsageError, match=r"type chmod \+x \./a\.out, and .* \./a\.out$"):
+def test_a_binary_that_is_not_executable_is_made_so_next():
+    with pytest.raises(errors.UsageError, match=r"--no-python \./a\.out$"):
         parsing.parse(["a.out"], {}, sys.executable)
+    with pytest.raises(errors.UsageError, match=r"run chmod \+x"):
+        parsing.parse(["--no-python", "./a.out"], {}, sys.executable)
 
 
 VARIABLES = ("MASTER_ADDR", "WORLD_SIZE", "PET_NNODES", "SLURM_NTASKS", "CUDA_VISIBLE_DEVICES")
@@ -103,5 +105,5 @@ VARIABLES = ("MASTER_ADDR", "WORLD_SIZE", "PET_NNODES", "SLURM_NTASKS", "CUDA_VI
 
 @pytest.mark.parametrize("name", [*VARIABLES, "OMP_NUM_THREADS"])
 def test_a_variable_that_a_launch_reads_may_not_end_so(name: str):
-    with pytest.raises(errors.UsageError, match=f"type export {name}=1; "):
+    with pytest.raises(errors.UsageError, match=f"; export {name}=1; "):
         parsing.parse(["say.py"], {name: "1\r"}, sys.executable)

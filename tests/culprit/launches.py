@@ -34,7 +34,7 @@ FAULTS = ("none", "data", "compute", "sleep", "lock", "leak", "stop", "hang", "m
           "node")  # fmt: skip
 KINDS = {"leak": "grows", "stop": "stopped", "mismatch": "mismatch"}  # of note; else "waited for"
 BUNDLED = ("--device", "cpu", "--steps", "1000000", "--loader-workers", "0", "--batch-size", "16",
-           "--lr", "1e-6", "--no-plot")  # fmt: skip
+           "--lr", "1e-6")  # fmt: skip
 LINES = {"two": "data", "node": "data"}  # as what these happen
 # From the first look at the collectives on; so many looks at a healthy one, of which two name.
 HEALTHY_S, HEALTHY_LOOKS, PATIENCE_S = 15.0, 4, 90.0

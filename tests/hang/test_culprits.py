@@ -1,5 +1,6 @@
 """Who is waited for, in generated trainings: those that are late in each step, and nobody else."""
 
+import json
 from collections.abc import Callable
 from random import Random
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.hang import asked, culprits, flight
-from tests.hang.training import BEGAN, MS, Noise, Training, answers, stack
+from tests.hang.training import BEGAN, MS, Noise, Training, answers, look
 from tests.support.matrix import mostly_full
 
 SEEDS = mostly_full([range(30), range(30, 150)])
@@ -120,7 +121,7 @@ def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():
             lacks = missed if rank == hung else draw.randrange(missed)
             calls = each.record.calls[: len(each.record.calls) - lacks]
             told[rank] = each._replace(when=now, record=each.record._replace(calls=calls))
-        looks = [asked.Look(now - i * MS, stack(31)) for i in range(20)]
+        looks = [look(now - i * MS, 31) for i in range(20)]
         told[hung] = told[hung]._replace(looks=looks)
         (one,) = culprits.judged(told).culprits
         assert (one.rank, one.at, one.is_hang) == (hung, "train.py:31", True), seed
@@ -140,7 +141,26 @@ def test_who_has_left_its_group_is_missed_only_where_others_wait_in_it():
             told[rank] = each._replace(when=each.when + 60_000 * MS, record=record)
         verdict = culprits.judged(told)
         assert [one.rank for one in verdict.culprits] == ([] if are_over else [left]), seed
-        assert (flight.disagreement({r: one.record for r, one in told.items()}) is None) == are_over
+
+
+def test_what_a_rank_did_after_another_had_answered_does_not_count():
+    early, late = answers(Training(2, 100)), answers(Training(2, 700))
+    verdict = culprits.judged({0: early[0], 1: late[1]})
+    assert not verdict.culprits
+    assert verdict.shares == culprits.judged(early).shares
+
+
+def test_an_answer_that_another_node_reads_is_the_same_by_its_clock():
+    for answer in answers(Training(2, 30)).values():
+        sent = json.loads(json.dumps(asked.as_json(answer)))
+        assert asked.from_json(sent) == answer
+        later = asked.from_json(sent, 5)
+        assert later.until(answer.when + 4).looks == later.looks
+        assert [call.when - 5 for call in later.record.calls] == [
+            call.when for call in answer.record.calls
+        ]
+        few = asked.from_json(json.loads(json.dumps(asked.as_json(answer, 3)))).record
+        assert (few.calls, few.is_whole) == (answer.record.calls[-3:], False)
 
 
 CALLS = st.builds(
@@ -153,7 +173,10 @@ RECORDS = st.builds(
     flight.Record, st.lists(CALLS, max_size=9).map(tuple),
     st.dictionaries(st.sampled_from("ab"), st.frozensets(st.integers(0, 4))),
 )  # fmt: skip
-LOOKS = st.builds(asked.Look, st.integers(BEGAN, BEGAN + 9000), st.sampled_from([stack(31), ()]))
+LOOKS = st.builds(
+    asked.Look, st.integers(BEGAN, BEGAN + 9000), st.sampled_from(["train.py:31", ""]),
+    st.booleans(),
+)  # fmt: skip
 ANSWERS = st.builds(
     asked.Testimony, threads=st.just(""), looks=st.lists(LOOKS, max_size=15), record=RECORDS,
     when=st.one_of(st.integers(BEGAN, BEGAN + 20_000), st.integers(0, 1 << 63)),
@@ -165,17 +188,19 @@ ANSWERS = st.builds(
 def test_no_records_break_it(told: dict[int, asked.Testimony]):
     verdict = culprits.judged(told)
     assert {each.rank for each in verdict.culprits} <= set(told)
-    said = culprits.waited_for(verdict.culprits)
-    assert len(said) <= len(verdict.culprits)
-    for rank, words in said:
-        assert words.startswith("the others wait for rank")
-        assert str(rank) in words
+    notes = culprits.notes(verdict._replace(mismatch=None))
+    assert len(notes) <= len(verdict.culprits)
+    for note in notes:
+        assert note.words.startswith("the others wait for rank")
+        assert str(note.rank) in note.words
 
 
 def test_ranks_that_hang_before_one_line_have_one_sentence_and_slow_ones_each_their_own():
     hang = culprits.Culprit(2, 4.2, 0.0, "a.py:7 (all_reduce)", "a.py:5")
     slow = culprits.Culprit(5, 0.02, 0.029, "a.py:7 (all_reduce)", "")
-    assert culprits.waited_for([hang, hang._replace(rank=3, late_s=5.0), slow]) == [
+    found = [hang, hang._replace(rank=3, late_s=5.0), slow]
+    notes = culprits.notes(culprits.Verdict({}, found))
+    assert [(note.rank, note.words) for note in notes] == [
         (2, "the others wait for ranks 2-3, 5.0 s so far, before a.py:7 (all_reduce); "
             "they are at a.py:5"),
         (5, "the others wait for rank 5, 20 ms of each 29 ms, before a.py:7 (all_reduce)"),

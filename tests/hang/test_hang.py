@@ -93,7 +93,7 @@ def test_a_worker_that_registered_tells_all_its_threads_by_itself(words, tmp_pat
     told = blocks(tmp_path)
     assert len(told) == 2
     for text in told.values():
-        assert ", told by itself:" in text
+        assert ", by itself:" in text
         assert "in in_a_thread" in text
         assert "in <module>" in text
     assert "the workers hung: stopping" in stderr
@@ -130,10 +130,10 @@ def test_of_a_program_that_is_no_python_and_of_its_children_the_place_alone_is_t
     (shell, child) = blocks(tmp_path).items()
     assert "sh -c sleep 60; :, py-spy" in shell[1]
     assert "below" in child[0]
-    assert roll(stderr)[0].startswith("rank 0 is in sh, whose stacks nobody tells (py-spy")
-    assert roll(stderr)[1].startswith("1 process below rank 0 is in sleep, whose stacks nobody")
+    assert roll(stderr)[0].startswith("rank 0 is in sh, without stacks (py-spy")
+    assert roll(stderr)[1].startswith("1 process below rank 0 is in sleep, without stacks")
     # py-spy's own reason, if it is there, stands beside that, and nowhere else.
-    assert all("said nothing" not in text for _, text in (shell, child))
+    assert all("printed nothing" not in text for _, text in (shell, child))
     assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
 
 
@@ -271,7 +271,7 @@ def test_the_first_line_names_the_rank_that_the_others_wait_for(tmp_path: Path):
     words = ("--nproc", 2, "--quiet", "--hang-timeout", 2, script)
     with launched(*words, directory=tmp_path) as one:
         until(lambda: "the others wait for" in one.stderr, "all have met twice, and are silent")
-        until(lambda: "flight recorder" in one.stderr.partition("the others wait for")[2], "it all")
+        until(lambda: TOLD in one.stderr.partition("the others wait for")[2], "it all")
         report = one.stderr.partition("the others wait for")[2].splitlines()
         assert re.fullmatch(
             r" rank 1, \S+ m?s so far, before script.py:8 \(all_reduce\); it is at script.py:7",
@@ -289,7 +289,7 @@ def test_a_rank_that_stays_stopped_hangs_whatever_the_others_say(tmp_path: Path)
     done = launch(*words, environ=clean_environ(TMPDIR=str(tmp_path)))
     assert done.returncode == TIMED_OUT
     assert re.search(r"rank 1 on \S+ is stopped, for 2 s now; this is where they are:", done.stderr)
-    assert re.search(r"rank 1 on \S+ \(pid (\d+)\) is stopped; type kill -CONT \1\n", done.stderr)
+    assert re.search(r"rank 1 on \S+ \(pid (\d+)\) is stopped; run kill -CONT \1\n", done.stderr)
     assert "the workers hung: stopping" in done.stderr
 
 

@@ -38,7 +38,7 @@ def found(pid: int) -> held.Held:
 
 def advised(one: held.Held) -> str:
     """The command that is to be typed."""
-    return one.words.partition("; type ")[2]
+    return one.words.partition("; run ")[2]
 
 
 def test_nothing_holds_a_process_that_sleeps_or_has_ended():

@@ -16,9 +16,8 @@ import spawnlaunch.run
 import spawnlaunch.workers
 import spawnlaunch.world
 from spawnlaunch import node, walk
-from spawnlaunch.base import fatal, machine
+from spawnlaunch.base import machine, say
 from spawnlaunch.base.errors import WRONG_USE, UsageError
-from spawnlaunch.base.say import say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
@@ -247,16 +246,17 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
                 group=machine.getpgrp(),
             )
         )
-        say(f"warning: {line}" for line in launch.warnings[len(plan.warnings) :])
+        ours = [text for scope, text in launch.notices if scope == say.NODE]  # of the node's files
+        say.say(f"warning: {line}" for line in ours if line not in plan.warnings)
         return front.run(launch, starting.make_workers(launch), walk.watchers(launch))
     except UsageError as error:
-        say([f"error: {error}"])
+        say.say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))
         return WRONG_USE
     except Exception as error:
         if not isinstance(error, OSError):
             process.kernel.tracebacks.append(traceback.format_exc())
-        return fatal.end(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
+        return say.fatal(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
 
 
 def _happens(played: Played, fault: Fault) -> None:

@@ -90,7 +90,7 @@ class Process:
         self.is_exiting = False  # it will not be waited for before it has given its memory back
         self._lost: list[tuple[float, float]] = []  # from when to when it could not run
         self.stopped_at = 0.0
-        self.uncounted_s, self.alarms = 0.0, 0  # as it was told by `lose`; setitimer(2)
+        self.uncounted_s, self.alarms = 0.0, 0  # as it was told by `exclude`; setitimer(2)
         self.remembered: dict[object, bool] = dict(parent.remembered) if parent else {}
         self.told_stop: int | None = None  # a stop that its parent has not waited for yet
         self.told_cont = False

@@ -39,7 +39,7 @@ LATER = "machine.running_s()", "machine.monotonic()"
 REVERSIONS = (
     # Time in which we could not run does not count
     _one("all deadlines run while the launch stands", "freeze",
-         "base.events:Loop._count", "machine.lose(self._seen - seen - counts_s)", "pass"),
+         "base.events:Loop._count", "machine.exclude(self._seen - seen - counts_s)", "pass"),
     _one("a gap counts that is neither in a wait nor in a call", "freeze",
          "base.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
          "base.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
@@ -53,16 +53,13 @@ REVERSIONS = (
     _one("what workers leave has its grace while it is frozen", "freeze",
          "run.leftovers:_goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
-         "run.tree:Tree.end", *LATER,
-         "run.tree:Tree.end",
-         "deadline += max(0.0, now - seen - events.LATE_S)", "pass"),
+         "run.tree:Tree.end", *LATER),
     _one("our own words are dropped, as their reader was frozen", "freeze",
          "base.say:write", "passed_s < left_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
-         "run.stops:Stops.heed",
-         "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
-         "return False",
-         "run.stops:Stops.heed",
+         "run.processes:Stops.update",
+         "return self._stands", "return False",
+         "run.processes:Stops.update",
          "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
     # Whoever will not come says so, and is believed
     _several("a launcher that cannot take part does not tell the others", "unable",
@@ -91,7 +88,7 @@ REVERSIONS = (
          "output:Output.begin",
          "self.make_room(workers * MOST_OF_A_WORKER + OF_THE_GUARD)", "pass"),
     _one("workers get the guard's limit of open files", "few-files",
-         "output:Output.take", "machine.setrlimit(self._limits)", "pass"),
+         "output:Output.use_ends", "machine.setrlimit(self._limits)", "pass"),
     _several("the hub's limit of open files is as it was", "few-files",
              "multinode.launcher:NodeWorkers._room",
              "self._supervisor.output.make_room(own + most_used)", "pass"),
@@ -130,7 +127,7 @@ REVERSIONS = (
              "one.early_s + way_s * (one.cause.code in failures.CRASHES)", "one.early_s"),
     # A refused call costs what it gives
     _one("memfd_create refused ends the launch", "memfd_create",
-         "output.published:publish", "OSError", "KeyError"),
+         "output:Output.publish", "OSError", "KeyError"),
     _one("pidfd_send_signal refused leaves processes", "pidfd_send_signal",
          "run.tree:send", "signals.send(process.pid, signum)", "pass",
          "run.tree:send", "is_same and (fd is None or not machine.signal_pidfd(fd, signum))",
@@ -150,7 +147,7 @@ REVERSIONS = (
     _one("what another thread takes is not heard", "thread",
          "base.events:Ear.read", "self._pipe.read()", "()"),
     _one("a guard that cannot hear is waited for", "hold",
-         "run.front:_Watch._must_have_heard", "machine.size_of(self._guard.channel)", "0"),
+         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._guard.channel)", "0"),
 )  # fmt: skip
 
 

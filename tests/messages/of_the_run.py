@@ -18,7 +18,7 @@ ROWS = [
     Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
     Row(f"{L} --record x.py/r x.py", "--record x.py/r", "Not a directory", "name a directory that can be written", f"{L} --record r x.py"),
     Row(f"{L} --record r --no-python sh -c 'until grep -qs attempt r/*; do sleep 0.1; done; kill -9 $(pgrep -P $(ps -o ppid= $PPID) -f import.record); sleep 1'", "the record broke off", "its process", "shows it so far", f"$ {HERE}.report r", status=0),
-    Row(f"{L} --result r.json $OLDPWD/x.py", "--result r.json", "deleted", "type cd DIR first", f"{L} --result r.json x.py", prepare="mkdir gone; cd gone; rmdir ../gone"),
+    Row(f"{L} --result r.json $OLDPWD/x.py", "--result r.json", "deleted", "run cd DIR first", f"{L} --result r.json x.py", prepare="mkdir gone; cd gone; rmdir ../gone"),
     Row(f"{L} --log-dir /dev/null/l x.py", "/dev/null/l", "Not a directory", "--log-dir", f"{L} --log-dir l x.py"),
     Row(f"{L} --log-dir l/{{rank}} x.py", "cannot write to", "Is a directory", "remove it", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stdout.log", mend="rmdir l/0/stdout.log"),
     Row(f"{L} --log-dir l/{{rank}} x.py", "cannot remove", "Is a directory", "remove it yourself", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/error.json", mend="rmdir l/0/error.json"),

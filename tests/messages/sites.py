@@ -73,8 +73,10 @@ def _worded(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 def _silences(tree: ast.Module) -> Iterator[ast.expr]:
     """Why a resource manager has no answer: the beginning of an error."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "silent":
-            yield from getattr(node.value, "values", ())
+        if isinstance(node, ast.FunctionDef) and node.name == "why_silent":
+            for each in ast.walk(node):
+                if isinstance(each, ast.Return) and isinstance(each.value, ast.JoinedStr):
+                    yield each.value
 
 
 def _assigned(tree: ast.Module, call: ast.Call, text: ast.expr) -> ast.expr:

@@ -1,4 +1,4 @@
-"""One command starts the launchers of all nodes: the lines of the documentation.
+"""One command starts the launchers of all nodes: lines of the documentation, and of managers.
 
 What is not here has a stand-in: ssh and qrsh, and the variables of a PBS or Grid Engine job.
 """
@@ -6,6 +6,7 @@ What is not here has a stand-in: ssh and qrsh, and the variables of a PBS or Gri
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.world.managers import hosts
 from tests.multinode.namespaces import Network, network_of
-from tests.support.launching import ROOT, clean_environ, open_mpi
+from tests.support.launching import LAUNCHER, ROOT, clean_environ, open_mpi
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
 
@@ -79,6 +81,21 @@ def environ_of(starter: str, network: Network, directory: Path) -> dict[str, str
     return {}
 
 
+def check_that_all_start(
+    command: str, status: int, network: Network, environ: dict[str, str], directory: Path
+) -> None:
+    """Run the command on the first node; the four ranks of both nodes start, and end as one."""
+    environ = clean_environ(**open_mpi(directory), **environ)
+    environ["PATH"] = f"{directory}:{environ['PATH']}"
+    done = subprocess.run(
+        (*network.within("a", "nodea"), "bash", "-c", command), cwd=ROOT, env=environ, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    said = {path.name: path.read_text() for path in directory.glob("rank-*")}
+    assert said == {f"rank-{rank}": "4" for rank in range(4)}, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("status", [7, 0])
 @pytest.mark.parametrize("starter", STARTERS)
 def test_one_command_starts_all_launchers(
@@ -93,12 +110,19 @@ def test_one_command_starts_all_launchers(
         ("gpu train.py", f"2 {script}"),
     ):  # fmt: skip
         command = command.replace(ours, here)
-    environ = clean_environ(**open_mpi(tmp_path), **environ_of(starter, network, tmp_path))
-    environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
-    done = subprocess.run(
-        (*network.within("a", "nodea"), "bash", "-c", command), cwd=ROOT, env=environ, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert done.returncode == status, done.stdout + done.stderr
-    said = {path.name: path.read_text() for path in tmp_path.glob("rank-*")}
-    assert said == {f"rank-{rank}": "4" for rank in range(4)}, done.stdout + done.stderr
+    environ = environ_of(starter, network, tmp_path)
+    check_that_all_start(command, status, network, environ, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("starter", "kind"), [("PBS", hosts.Pbs), ("Grid Engine", hosts.GridEngine)]
+)
+def test_the_line_that_a_manager_gives_starts_all_launchers(
+    network: Network, tmp_path: Path, starter: str, kind: type[hosts.HostList]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WORKER.format(directory=tmp_path, status=0))
+    environ = environ_of(starter, network, tmp_path)
+    manager = kind(environ)
+    words = [*LAUNCHER, *manager.launcher_flags(), "--nproc=2", str(script)]
+    check_that_all_start(manager.start_line(shlex.join(words), 1), 0, network, environ, tmp_path)

@@ -63,9 +63,7 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image hang/test_hang",
     "multinode/hangs": "multinode/test_hangs",
     "hang/": "hang/test_hang run/test_gaps",
-    "run/debug": "run/test_terminal run/test_standard_streams",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
-    "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "workers/environment": "run/test_local",
     **{
         f"run/{name}": "run/test_open_files run/test_guard_fails run/test_stopped "
@@ -81,15 +79,13 @@ OF_PARTS = {
     "base/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "multinode/launcher": "multinode/test_absent multinode/test_returns multinode/test_launches",
     "multinode/unable": "multinode/test_absent messages/test_messages",
-    "base/fatal": "run/test_refused_calls run/test_restarts",
+    "base/say": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
-    "workers/log_place": "output/test_output run/test_shared_places run/test_shared_paths "
-    "multinode/test_log_places messages/test_messages",
     "output/pipes": "output/test_lost_output",
     "run/shared_errors": "run/test_said_once",
     "workers/routes": "output/test_output run/test_filing run/test_shared_places "
-    "run/test_shared_paths",
+    "run/test_shared_paths multinode/test_log_places messages/test_messages",
     "output/": "output/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "multinode/server": "multinode/test_launches",
     "world/managers/slurm": "binding/test_advice",

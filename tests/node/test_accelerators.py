@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spawnlaunch import node as nodes
 from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.node import Node, devices, pci
-from spawnlaunch.node.accelerators import TABLE, Accelerator
+from spawnlaunch.node.vendors import ACCELERATORS, Accelerator
 from spawnlaunch.node.visible import visible
 from tests.machines.tree import INTEL, Gpu, Machine, build, write
 
@@ -41,7 +41,7 @@ def read_with_files(root: Path, kind: Accelerator, present: CpuSet) -> tuple[nod
     return devices.read(bus, str(root / "dev"), [])
 
 
-@pytest.fixture(params=TABLE, ids=lambda kind: kind.vendor)
+@pytest.fixture(params=ACCELERATORS, ids=lambda kind: kind.vendor)
 def kind(request: pytest.FixtureRequest) -> Accelerator:
     found: Accelerator = request.param
     return found
@@ -69,7 +69,7 @@ def test_its_own_variable_says_which_a_worker_sees(node: Node, kind: Accelerator
 
 
 @pytest.mark.full
-@given(st.sampled_from(TABLE), st.frozensets(st.integers(0, 9)))
+@given(st.sampled_from(ACCELERATORS), st.frozensets(st.integers(0, 9)))
 def test_as_many_can_be_used_as_there_are_files(kind: Accelerator, present: CpuSet) -> None:
     with TemporaryDirectory() as root:
         found = read_with_files(lay_out(Path(root), kind), kind, present)

@@ -9,7 +9,7 @@ import pytest
 
 from spawnlaunch.outcome import evidence
 from spawnlaunch.outcome.endings import TAIL_BYTES, last_words, traceback_in
-from spawnlaunch.outcome.exits import WorkerExit
+from spawnlaunch.outcome.failures import WorkerExit
 from tests.support.matrix import mostly_full
 from tests.support.watching import launched
 
@@ -37,7 +37,7 @@ def test_a_broken_record_gives_way_to_the_tail_of_stderr(tmp_path):
     error_file, stderr = tmp_path / "error.json", tmp_path / "stderr.log"
     error_file.write_text('{"message": {"mess')
     stderr.write_bytes(b"old\n" * 10000 + b"\xff last words\n")
-    failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(error_file), str(stderr))
+    failure = WorkerExit(0, 0, 1, 1, 0.0, 0.0, (0.0, 0.0), 0, str(error_file), str(stderr))
     words = last_words(failure)
     assert words is not None
     assert words.splitlines()[-1] == "\ufffd last words"
@@ -71,7 +71,7 @@ def test_whatever_a_worker_makes_of_its_error_file_its_failure_is_told(kind: str
 def test_a_log_that_is_not_there_or_has_become_a_pipe_says_nothing(tmp_path: Path):
     files = str(tmp_path / "none"), str(tmp_path / "stderr.log")
     for _ in range(2):
-        assert last_words(WorkerExit(0, 0, 1, 1, 0.0, 0, *files)) is None
+        assert last_words(WorkerExit(0, 0, 1, 1, 0.0, 0.0, (0.0, 0.0), 0, *files)) is None
         if not os.path.exists(files[1]):
             os.mkfifo(files[1])
 
@@ -79,7 +79,7 @@ def test_a_log_that_is_not_there_or_has_become_a_pipe_says_nothing(tmp_path: Pat
 def test_of_endless_words_the_last_are_told(tmp_path: Path):
     error_file = tmp_path / "error.json"
     error_file.write_text(json.dumps({"message": "x" * 10**6 + "the end"}))
-    words = last_words(WorkerExit(0, 0, 1, 1, 0.0, 0, str(error_file), None))
+    words = last_words(WorkerExit(0, 0, 1, 1, 0.0, 0.0, (0.0, 0.0), 0, str(error_file), None))
     assert words is not None
     assert words.endswith("xthe end")
     assert len(words) <= TAIL_BYTES
@@ -90,14 +90,16 @@ def with_times(path: Path, said: object, written_s: float, **more: object) -> Wo
     record = {"message": {"message": "bad", "extraInfo": {"timestamp": said}}}
     path.write_text(json.dumps(record))
     os.utime(path, (written_s, written_s))
-    return WorkerExit(3, 3, 1, 1, 100.0, 0, str(path), None)._replace(**more)
+    now = time.monotonic()
+    one = WorkerExit(3, 3, 1, 1, now - 100.0, now, (now, now), 0, str(path), None)
+    return one._replace(**more)
 
 
 def failed_s(one: WorkerExit) -> float:
     """How long before its end it had failed."""
-    judged, failure = evidence.judged(one, "node0", time.monotonic(), None)
+    judged, failure = evidence.judged(one, "node0", None)
     assert failure is not None
-    return judged.failed_s
+    return judged.ended_at - judged.failed_between[1]
 
 
 def test_a_failure_counts_by_the_time_of_its_error_file(tmp_path: Path):
@@ -121,12 +123,16 @@ def test_a_failure_is_not_earlier_than_its_error_file_which_may_be_of_a_whole_se
 @pytest.mark.parametrize("said", ["soon", None, [], {}, "nan", "inf", "-1e999", "1e12", True])
 def test_a_time_that_is_none_changes_nothing(said: object, tmp_path: Path):
     """One that is to come cannot be; one of long ago is that of the start, at the earliest."""
-    assert failed_s(with_times(tmp_path / "e.json", said, time.time() - 5)) in (0.0, 100.0)
+    assert failed_s(with_times(tmp_path / "e.json", said, time.time() - 5)) in (
+        0.0,
+        pytest.approx(100.0),
+    )
 
 
 def test_one_that_was_told_to_end_after_it_had_failed_has_failed_by_itself(tmp_path: Path):
     ago = time.time() - 20.0
     one = with_times(tmp_path / "e.json", str(int(ago)), ago, code=-15, sent=15)
     for told_s, code in ((1.0, 1), (90.0, None)):  # Python's status of an exception
-        failure = evidence.judged(one._replace(told_s=told_s), "node0", time.monotonic(), None)[1]
+        told = one._replace(signalled_at=one.ended_at - told_s)
+        failure = evidence.judged(told, "node0", None)[1]
         assert (failure.cause.code if failure else None) == code

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.outcome import endings
-from spawnlaunch.outcome.exits import WorkerExit
-from spawnlaunch.outcome.failures import Cause
+from spawnlaunch.outcome.failures import Cause, WorkerExit
 from tests.support.answers import bounded
 from tests.support.examples import examples, nightly
 
@@ -66,7 +65,7 @@ def is_shown_or_passed_by(kind: str, content: bytes, stderr: bytes | None) -> No
         make(path, kind, content)
         if stderr is not None:
             log.write_bytes(stderr)
-        failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(path), str(log))
+        failure = WorkerExit(0, 0, 1, 1, 0.0, 0.0, (0.0, 0.0), 0, str(path), str(log))
         words = endings.last_words(failure)
         assert words is None or isinstance(words, str)
         assert words is None or len(words) <= 2 * max(len(content), len(stderr or b""))

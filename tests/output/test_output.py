@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run, start
+from tests.support.launching import LAUNCHER, NEW_NAME, WORKERS, clean_environ, launch, run, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
@@ -48,9 +48,10 @@ def said(output: str) -> list[str]:
 
 
 def kept(directory: Path) -> dict[str, str]:
-    """The files below a directory, and what is in them."""
+    """The files below a directory, and what is in them; NEW is the new name of a launch."""
     files = (path for path in directory.rglob("*.log") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_text() for path in files}
+    names = ((re.sub(NEW_NAME, "NEW", str(path.relative_to(directory))), path) for path in files)
+    return {name: path.read_text() for name, path in names}
 
 
 @pytest.mark.parametrize(
@@ -144,8 +145,9 @@ OF_NODE_1 = (*NODE_1, "--no-prefix")
 @pytest.mark.parametrize(
     ("flags", "place", "shown", "files"),
     [
-        ((), "", [0, 1], {0: "run/attempt_0/0", 1: "run/attempt_0/1"}),
+        ((), "", [0, 1], {n: f"run-NEW/attempt_0/{n}" for n in (0, 1)}),
         (("--redirects", 3, "--tee", "0:1"), "{rank}-{local_rank}", [0], {0: "0-0", 1: "1-1"}),
+        ((*OF_NODE_1, "--redirects", "r3:3"), "", [2], {3: "run/attempt_0/3"}),
         ((*OF_NODE_1, "--redirects", "r3:3"), "{host}/{rank}", [2], {3: f"{HERE}/3"}),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from spawnlaunch import output
 from spawnlaunch.base import events, machine
-from spawnlaunch.outcome import exits
+from spawnlaunch.outcome import failures
 from spawnlaunch.output import pipes
 from spawnlaunch.watch import journal
 from spawnlaunch.workers import launches
@@ -31,13 +31,13 @@ def passing() -> Iterator[Callable[[events.Loop, float], None]]:
         passed.append(for_s)
         steps = math.ceil(for_s / events.LATE_S) + 2  # what passes at once is a gap
         for _ in range(steps):
-            machine.lose(-for_s / steps)
+            machine.exclude(-for_s / steps)
             loop.turn(0)
 
     try:
         yield passes
     finally:
-        machine.lose(sum(passed))
+        machine.exclude(sum(passed))
 
 
 class Sides:
@@ -128,7 +128,7 @@ def test_a_file_gets_all_when_the_reader_has_stopped_and_then_what_was_missed_is
 def test_whoever_asks_is_told_when_a_worker_says_something(sides: Sides):
     source, end = sides.source()
     heard: list[float] = []
-    source.tell(heard.append)
+    source.call_on_reads(heard.append)
     for words in (b"one\n", b"two\n"):
         os.write(end, words)
         sides.loop.turn(0)
@@ -173,7 +173,7 @@ def test_a_recorder_that_reads_late_gets_events_whole_and_those_that_it_lacks_ar
     while read.count(b"\n") < 2000:
         read += os.read(reader, 1 << 16)
         loop.turn(0)
-    kept.ended(exits.LaunchResult(0, None), lambda: True)
+    kept.ended(failures.LaunchResult(0, None), lambda: True)
     os.set_blocking(reader, False)
     with suppress(BlockingIOError):
         while True:

@@ -168,7 +168,7 @@ def test_workers_that_are_stopped_are_continued_to_use_their_grace():
 
 def test_workers_of_a_launcher_that_is_gone_are_killed_at_once():
     for one in (launch(3), launch(3).happens("signalled", TERM), launch(3).ends(1)):
-        assert one.happens("gone").did[0] == ("kill", one.rules.running)
+        assert one.happens("launcher_died").did[0] == ("kill", one.rules.running)
 
 
 def test_a_worker_that_has_the_terminal_has_had_CTRL_C_and_has_the_grace_to_end():
@@ -213,15 +213,21 @@ def test_when_the_time_is_over_the_workers_are_told_to_end_and_the_status_is_tha
 
 @pytest.mark.parametrize(
     "event",
-    [("signalled", TERM), ("signalled", INT), ("guard_signalled", TERM), ("timed_out",), ("gone",)],
+    [
+        ("signalled", TERM),
+        ("signalled", INT),
+        ("guard_signalled", TERM),
+        ("timed_out",),
+        ("launcher_died",),
+    ],
 )
 def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_restart(
     event: tuple[Any, ...],
 ):
     one = launch(2).ends(7)
-    assert not one.rules.was_told_to_end
-    assert one.happens(*event).rules.is_told_later
-    assert launch(2).ends(7, -TERM).happens(*event).rules.was_told_to_end
+    assert not one.rules.is_end_requested
+    assert one.happens(*event).rules.has_later_request
+    assert launch(2).ends(7, -TERM).happens(*event).rules.is_end_requested
 
 
 def test_all_nodes_stop_alike_and_the_hub_tells_why():
@@ -240,8 +246,8 @@ def test_all_nodes_stop_alike_and_the_hub_tells_why():
 
 def test_SIGUSR2_asks_for_stacks_where_that_was_wanted():
     one = launch(2, stack_signal=signal.SIGUSR2).happens("signalled", signal.SIGUSR2)
-    assert one.did == [("tell_stacks", ranks(0, 1))]
-    assert one.happens("stacks_told").did == []
+    assert one.did == [("show_stacks", ranks(0, 1))]
+    assert one.happens("stacks_shown").did == []
     one.happens("signalled", signal.SIGUSR1)
     assert one.did == [("forward", signal.SIGUSR1, ranks(0, 1))]
 
@@ -249,8 +255,8 @@ def test_SIGUSR2_asks_for_stacks_where_that_was_wanted():
 @pytest.mark.parametrize("ends", [False, True])
 def test_silence_is_told_of_and_ends_the_workers_only_where_that_was_wanted(ends: bool):
     one = launch(2, ends_hung=ends).happens("silent")
-    assert one.did == [("announce", "silent"), ("tell_stacks", ranks(0, 1))]
-    one.happens("stacks_told")
+    assert one.did == [("announce", "silent"), ("show_stacks", ranks(0, 1))]
+    one.happens("stacks_shown")
     assert one.rules.stage == (STOPPING if ends else RUNNING)
     assert (("send", TERM, ranks(0, 1)) in one.did) == ends
     assert one.ends(0, 0).rules.status == (TIMED_OUT if ends else 0)
@@ -263,7 +269,7 @@ def test_who_is_stopped_or_ending_does_not_hang():
 
 def test_who_ended_while_the_stacks_were_told_did_not_hang():
     for code in (0, 7):
-        hung = launch(1, ends_hung=True).happens("silent").ends(code).happens("stacks_told")
+        hung = launch(1, ends_hung=True).happens("silent").ends(code).happens("stacks_shown")
         assert hung.rules.status == code
 
 
@@ -279,7 +285,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("guard_signalled"), st.sampled_from([INT, TERM])),
     st.just(("time_up",)),
     st.tuples(st.just("halt"), st.just(Cause("lost")), st.sampled_from([0.0, 5.0])),
-    st.sampled_from([("gone",), ("timed_out",), ("silent",), ("stacks_told",)]),
+    st.sampled_from([("launcher_died",), ("timed_out",), ("silent",), ("stacks_shown",)]),
 )
 
 
@@ -299,7 +305,7 @@ def test_whatever_happens(n, has_terminal, ends_hung, events):
         for name, *about in one.did:
             if name == "set_deadline":
                 (deadline,) = about
-            elif name in ("send", "forward", "kill", "tell_stacks"):
+            elif name in ("send", "forward", "kill", "show_stacks"):
                 assert about[-1] <= rules.running
         the_first_cause_stays(cause, rules)
         each_stage_is_entered_with_its_signal(stage, one)

@@ -61,7 +61,7 @@ def test_nothing_is_said_of_the_workers_own_environment_or_of_another_failure(en
 
 def test_one_that_is_not_there_is_to_be_unset():
     line = active.other(sys.executable, {"VIRTUAL_ENV": "/opt/other"}, MISSING)
-    assert line.endswith("which has no /opt/other/bin/python; type unset VIRTUAL_ENV")
+    assert line.endswith("which has no /opt/other/bin/python; unset VIRTUAL_ENV")
 
 
 def test_the_python_of_the_variable_counts(tmp_path: Path):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.base.fatal import words as told_in_words
+from spawnlaunch.base.say import describe_refusal
 from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 from tests.support.processes import nothing_left_behind
@@ -189,12 +189,12 @@ def test_a_sandbox_that_knows_a_call_in_part_launches_all_the_same(
 def test_of_an_error_the_call_is_named_or_the_file_or_neither():
     with pytest.raises(OSError, match="No such file") as raised:
         os.rmdir("/proc/self/no")
-    assert told_in_words(raised.value).startswith("the system refuses rmdir: ")
-    assert ": /proc/self/no; " in told_in_words(raised.value)
+    assert describe_refusal(raised.value).startswith("the system refuses rmdir: ")
+    assert ": /proc/self/no; " in describe_refusal(raised.value)
     unraised = OSError(errno.EPERM, "not permitted")
-    assert told_in_words(unraised).startswith("the system refuses a call: not permitted; ")
+    assert describe_refusal(unraised).startswith("the system refuses a call: not permitted; ")
     unraised.filename = "/a/file"
-    assert told_in_words(unraised).startswith("the system refuses /a/file: not permitted; ")
+    assert describe_refusal(unraised).startswith("the system refuses /a/file: not permitted; ")
 
 
 @pytest.mark.parametrize(

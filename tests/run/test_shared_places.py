@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.run import attempts
+from spawnlaunch.run import leftovers
 from spawnlaunch.workers import files, starting
 from spawnlaunch.workers.launches import Route
 from tests.support.launching import ROOT, SLURM_TASK, clean_environ, launch, run
@@ -157,7 +157,6 @@ def test_every_file_and_directory_is_made_in_one_place():
     apart = {
         "workers/files.py",
         "workers/starting.py",
-        "workers/log_place.py",
         "apart.py",
         "calling",
         "train",
@@ -202,15 +201,15 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     name.symlink_to(theirs)
     with pytest.raises(UsageError):
         starting.make_scratch(str(name))
-    attempts.remove_scratch(str(name))
+    leftovers.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
-    attempts.remove_scratch(str(theirs))
+    leftovers.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
     ours = Path(starting.scratch_path({"TMPDIR": str(tmp_path)}))
     starting.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)
     (ours / "a" / "link").symlink_to(theirs)
-    attempts.remove_scratch(str(ours))
+    leftovers.remove_scratch(str(ours))
     assert not ours.exists()
     assert (theirs / "file").exists()

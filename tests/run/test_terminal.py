@@ -14,7 +14,7 @@ import pytest
 from tests.support.launching import LAUNCHER, ROOT, THREAD, WORKERS, clean_environ
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import children, state, until
+from tests.support.processes import children, hold_by_a_debugger, state, until
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 
@@ -117,6 +117,20 @@ def test_CTRL_C_is_for_a_single_worker_itself(site: str, tmp_path: Path):
         assert tty.status() == 128 + signal.SIGINT
         assert "SIGINT again: killing the workers" in tty.text
         assert "Traceback" not in tty.text
+
+
+def test_a_program_does_not_get_the_CTRL_C_again_that_its_launch_has_ended_of(tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(THREAD)  # so the launch has a process of its own
+    above = ("env", f"PYTHONPATH={tmp_path}:{ROOT}")
+    with terminal("--nproc", 1, WORKERS / "catch.py", "TERM", above=above) as tty:
+        tty.read_until("ready")
+        (launch,) = children(tty.pid)
+        let_go = hold_by_a_debugger(tty.pid)  # its main thread
+        tty.type(CTRL_C)
+        until(lambda: not state(launch), "the launch has ended, and been waited for")
+        let_go()
+        assert tty.status() == 128 + signal.SIGINT
+        assert tty.text.count("KeyboardInterrupt") == 1  # the worker's
 
 
 @pytest.mark.parametrize("nproc", mostly_full([2, 1]))

@@ -31,6 +31,13 @@ def environ(**extra: str) -> dict[str, str]:
     return {"PATH": path, **extra}
 
 
+def requeue_line(most: int) -> str:
+    """The README's line after srun, which restarts a failed job up to `most` times."""
+    lines = (DIRECTORY / "README.md").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("status=$?; "))
+    return line.replace("-lt 3 ", f"-lt {most} ")
+
+
 def start_again(slurm: Slurm, job: str) -> None:
     """Have a job that was requeued run again soon: Slurm would let two minutes pass.
 

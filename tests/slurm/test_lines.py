@@ -87,7 +87,7 @@ def test_srun_is_missing(
 ) -> None:
     place = Place(ask, kind, *options)
     error = place.refuses(f"{LAUNCH} {flags} {REPORTER}")
-    place.works(line_after("srun is missing; type", error), world_size)
+    place.works(line_after("srun is missing; run", error), world_size)
     alone = place.type(line_after("for this machine alone:", error))
     assert alone.status == 0, alone.stderr
     nproc = re.search(r"--nproc.(\d)", flags)
@@ -103,7 +103,7 @@ def test_a_shell_on_no_node_of_its_job_runs_the_launcher_there(ask: Asker) -> No
     place = Place(ask, "salloc", "-N1", "-n1", "-w", "node2")
     result = place.type(f"{LAUNCH} --nproc 2 {REPORTER}")
     assert "(SLURM_JOB_NODELIST=node2)" in result.stderr
-    result = place.type(line_after("to run there, type", result.stderr))
+    result = place.type(line_after("to run there, run", result.stderr))
     assert [worker["hostname"] for worker in result.workers] == ["node2", "node2"]
     assert "no node of its job" not in result.stderr
 

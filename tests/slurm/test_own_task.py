@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.managers.slurm import srun
-from tests.slurm.scripts import DIRECTORY
+from tests.slurm.scripts import DIRECTORY, requeue_line
 
 # The last task of an array has the array's number as its job's. Another has a number of its own,
 # and so has a job that a task has submitted: it inherits the variables of the array.
@@ -16,7 +15,7 @@ OTHER = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": 
 NO_ARRAY = {"SLURM_JOB_ID": "7"}
 SCRIPTS = {
     "preemptible.sh": (DIRECTORY / "preemptible.sh").read_text(),
-    "the line behind srun": f"srun; {srun.requeue(3)}",
+    "the line after srun": f"srun; {requeue_line(3)}",
 }
 
 

@@ -1,12 +1,12 @@
-"""A failed job of several nodes is started anew by the line that is advised, and not for ever."""
+"""A failed job of several nodes is started anew by the README's line, and not for ever."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.slurm.scripts import DIRECTORY, start_again
-from tests.support.launching import LAUNCHER, REPORTER, clean_environ, launch
+from tests.slurm.scripts import requeue_line, start_again
+from tests.support.launching import LAUNCHER
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
@@ -18,24 +18,14 @@ FAIL = "--no-python sh -c 'exit 7'"
 SIGTERM_CAUGHT = 1 << 14  # of the mask SigCgt, see proc(5)
 
 
-def advised(most: int) -> str:
-    """The line for behind srun, from the error that tells of it."""
-    two = ("--no-gang", "--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
-    done = launch(*two, "--max-restarts", most, REPORTER, environ=clean_environ())
-    assert done.returncode == 2
-    return done.stderr.strip().partition("#SBATCH --requeue, and behind srun: ")[2]
-
-
-def test_the_readme_says_the_same():
-    assert f"\n```bash\n{advised(3)}\n```\n" in (DIRECTORY / "README.md").read_text()
-
-
 def test_a_failed_job_is_started_anew_as_often_as_said_and_what_was_typed_wrong_is_not(
     slurm: Slurm,
 ):
     """There are two attempts at the first, between which Slurm has to be waited for."""
     first, second = (
-        slurm.submit(f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {words}\n{advised(1)}\n")
+        slurm.submit(
+            f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {words}\n{requeue_line(1)}\n"
+        )
         for words in (FAIL, "no-such.py")
     )
     until(lambda: state(slurm, first)[1] == "1", "requeued")

@@ -20,6 +20,7 @@ REPORTER = WORKERS / "report.py"
 FAMILY = WORKERS / "family.py"
 # Now and then gloo ends a process with a thread that nobody has joined, under any launcher.
 GLOO = "terminate called without an active exception"
+NEW_NAME = r"\d{8}T\d{6}Z-[0-9a-f]{8}"  # of a launch, in the name of its log directory
 # Without prefixes: most tests look at what workers print as they printed it.
 LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
 # sitecustomize.py: a thread that takes signals, as it has blocked none.

@@ -15,7 +15,7 @@ SHELL_OF_TWO_NODES = {
     "SLURM_JOB_NODELIST": "node[0-1]",
     "SLURM_TASKS_PER_NODE": "1(x2)",
 }
-OF_A_TASK = {**dict.fromkeys(slurm.STEP.needs, "0"), "SLURM_JOB_ID": "1"}
+OF_A_TASK = {**dict.fromkeys(slurm.Step.needs, "0"), "SLURM_JOB_ID": "1"}
 
 
 def of_task(rank: int, ranks: int, host: str = "node0") -> dict[str, str]:
@@ -30,5 +30,5 @@ def of_task(rank: int, ranks: int, host: str = "node0") -> dict[str, str]:
 
 def of_slurm(question: str, **environ: str) -> Any:
     """The answer of a step's task; nothing where it has none."""
-    fact = getattr(slurm.STEP, question)(environ)
+    fact = getattr(slurm.Step(environ), question)()
     return fact.value if fact else ()

@@ -46,7 +46,7 @@ def test_a_script_that_declares_what_it_is_not_given_is_told_what_to_type(
     file = script(tmp_path, DECLARES.format(name) + PRINTS)
     done = run(*words, file)
     assert (done.returncode, done.stdout.split()) == (status, [] if status else ["0", "0"])
-    assert f"type --local-rank-arg {kind}\n" in done.stderr
+    assert f"use --local-rank-arg {kind}\n" in done.stderr
     done = run(*words, "--local-rank-arg", kind, file)
     assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
 
@@ -55,7 +55,7 @@ def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bund
     done = run(*OLD, "--nproc_per_node=2")
     assert done.returncode == 2
     assert "no script is named" in done.stderr
-    assert done.stderr.endswith("type python -m spawnlaunch --nproc 2\n")
+    assert done.stderr.endswith("run python -m spawnlaunch --nproc 2\n")
 
 
 def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
@@ -76,7 +76,7 @@ def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
         ((), {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}, "--hang-timeout"),
         ((), {"MASTER_PORT": "{busy}"}, "MASTER_PORT {busy} is in use"),
         (("--nproc-per-node", 2), {**POD, "MASTER_ADDR": "localhost", "RANK": "1"},
-         "; type unset RANK WORLD_SIZE;"),
+         "; unset RANK WORLD_SIZE;"),
     ],
 )  # fmt: skip
 def test_what_has_another_effect_than_under_torchrun_is_said(flags, environ, said):
@@ -122,7 +122,7 @@ def test_ranks_in_the_environment_are_taken_for_a_pods_which_each_launcher_says(
     (said,) = (line for line in warnings if "pod's" in line)
     assert f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=23456 are taken" in said
     assert f"node {rank} of 2, and waits for the others" in said
-    assert said.endswith("type unset RANK WORLD_SIZE, or type --standalone")
+    assert said.endswith("unset RANK WORLD_SIZE, or use --standalone")
 
 
 @pytest.mark.full

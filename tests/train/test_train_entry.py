@@ -77,7 +77,7 @@ def test_a_tasks_own_modules_come_before_what_is_installed(tmp_path: Path, how: 
         f"sys.path.insert(at + 1, {str(ENTRY.parents[2])!r})\n"  # as an editable install has it
         "import spawnlaunch.train\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "from spawnlaunch.train.find import task_class\n"
+        "from spawnlaunch.train.commandline import task_class\n"
         "before = len(sys.path)\n"
         f"print(task_class({how!r})().loss(None, None)[0], task_class({how!r}).__name__)\n"
         "try:\n"

@@ -53,13 +53,18 @@ def test_a_causal_model_learns_from_local_text(data: Path, tmp_path: Path) -> No
     losses = metrics(tmp_path / "new", "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
-    said = " held out (one row in 10); random weights, of the type gpt2, 23,104 parameters\n"
-    assert said in first.out
+    assert " held out (one row in 10)\n" in first.out
+    assert "\nrandom weights, of the type gpt2\n23,104 parameters\n" in first.out
     # What was written is fine-tuned further, and begins where it ended.
     old = ("--model-name", "new/model", "--steps", "2", "--out", "tuned")
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
-    assert "; weights of new/model\n" in first.out
+    assert "\nweights of new/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
+    # Activations that are computed again change no loss.
+    again = ("--checkpoint-activations", "--out", "again")
+    complete(2, *FLAGS, *flags, *old, *again, cwd=tmp_path)
+    tuned, again_losses = (metrics(tmp_path / out, "loss") for out in ("tuned", "again"))
+    assert again_losses == pytest.approx(tuned)
     # And it is evaluated as it is, and has the loss that it ended with.
     old = ("--model-name", "new/model", "--eval-only", "--out", "evaluated")
     complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
@@ -108,12 +113,9 @@ def refused(data: Path, tmp_path: Path, /, **change: str) -> str:
             "--length is 32, and gpt2 takes 16 tokens at most; use --length 16",
         ),
         ({"model_name": "gpt9"}, "--model-name: gpt9 is neither a local directory with a "),
-        ({"model_name": "gpt-neo"}, "; did you mean the type gpt_neo? A model of the "),
         (
             {"model_config": '{"nlayers": 2, "hiden_size": 32}'},
-            "--model-config: the configuration of gpt2 has no 'hiden_size' (did you mean "
-            "hidden_size?), no 'nlayers' (did you mean n_layer?); its keys for the model's size "
-            "are n_layer, n_embd, n_head",
+            "--model-config: the configuration of gpt2 has no hiden_size, nlayers; it has ",
         ),
         ({"model_config": '{"n_layer": "a"}'}, "Field 'n_layer' expected int, got str"),
         (
@@ -134,18 +136,6 @@ def test_too_few_rows_are_refused(data: Path, tmp_path: Path) -> None:
     assert "leaves no rows for train; put an empty line between" in said
 
 
-def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -> None:
-    task = ready(tmp_path, data=str(data / "a.txt"), model_name="gpt_neo")
-    said, _, changes = task.describe().partition("; for a smaller model use --model-config ")
-    assert said.endswith(
-        " held out (one row in 10); random weights, of the type gpt_neo, 1,213,179,904 parameters"
-    )
-    small = causal_lm.CausalLM(
-        str(data / "a.txt"), model_name="gpt_neo", model_config=changes.strip("'")
-    )
-    assert small.parameters < 1_000_000
-
-
 def prepared(tmp_path: Path, data: Path, **flags: str) -> Any:
     return ready(
         tmp_path, data=str(data), model_name="gpt2", model_config=MODEL, text="review", **flags
@@ -158,15 +148,15 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
     some = datasets.Dataset.from_list(REVIEWS)
     datasets.DatasetDict(train=some, test=some).save_to_disk(str(tmp_path / "two"))
     task = prepared(tmp_path, tmp_path / "two")
-    assert "(its split test); random" in task.describe()
+    assert "(its split test)" in task.describe()
     said = f"no split 'test', as that of {tmp_path}/two is held out to validate with; use --test"
     with pytest.raises(RefusedError, match=re.escape(said)):
         task.dataset("test")
     task = prepared(tmp_path, tmp_path / "two", validation=str(data / "a.csv"))
-    assert f" tokens held out (of {data}/a.csv); random" in task.describe()
+    assert f" tokens held out (of {data}/a.csv)" in task.describe()
     assert len(task.dataset("test")) > 0
     task = prepared(tmp_path, data / "a.csv")
-    assert "(one row in 10); random" in task.describe()
+    assert "(one row in 10)" in task.describe()
     with pytest.raises(RefusedError, match=r"; use --test FILE$"):
         task.dataset("test")
 

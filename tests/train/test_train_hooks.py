@@ -99,6 +99,24 @@ def test_a_mean_where_a_sum_is_meant_is_refused(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("loss", "status", "said"),
+    [
+        ("F.mse_loss(model(x)[:, :1], y.float(), reduction='sum')", 2, "compares tensors of diff"),
+        ("(model(x)[:, :1] - y).square().sum()", 0, "is no sum over samples: "),
+    ],
+)
+def test_a_target_that_is_broadcast_is_refused_or_named(
+    tmp_path: Path, loss: str, status: int, said: str
+) -> None:
+    body = f"x, y = batch\n        return {loss}, len(y)"
+    own = f"class Own(Base):\n    def loss(self, model, batch):\n        {body}\n"
+    (tmp_path / "own.py").write_text(f"{HEAD}\n{own}")
+    first, _ = ended = ranks.run(2, *FLAGS, cwd=tmp_path)
+    assert [one.status for one in ended] == [status, status]
+    assert f"loss() of the task own {said}" in (first.err if status else first.out)
+
+
+@pytest.mark.parametrize(
     ("whole", "one", "other", "mean"),
     [
         ((1.5, 8), (1.4, 4), (1.6, 4), True),
@@ -113,7 +131,7 @@ def test_a_mean_where_a_sum_is_meant_is_refused(tmp_path: Path, name: str) -> No
 def test_a_sum_is_what_its_halves_add_up_to(
     whole: tuple[float, int], one: tuple[float, int], other: tuple[float, int], mean: bool
 ) -> None:
-    from spawnlaunch.train.means import is_mean
+    from spawnlaunch.train.checks import is_mean
 
     assert is_mean(whole, one, other) is mean
 

@@ -34,9 +34,7 @@ def kinds(draw: st.DrawFn) -> Kind:
     if draw(st.booleans()):
         tokens = np.array(draw(st.lists(st.integers(0, 30), min_size=length, max_size=length)))
         least = RANKS**2 * max(1, int(tokens.max()))
-        budget = st.integers(least, 4 * least)
-        since = sorted(draw(st.lists(st.integers(1, 2 * length), max_size=2)))
-        made = ByLength(made, tokens, seed, [(at, draw(budget)) for at in (0, *since)])
+        made = ByLength(made, tokens, seed, draw(st.integers(least, 4 * least)))
     return made
 
 
@@ -61,7 +59,7 @@ def test_seeds_and_epochs_give_different_orders() -> None:
 def test_the_orders_are_the_same_with_every_library_version() -> None:
     assert permutation(8, 1, 2).tolist() == [5, 6, 3, 2, 1, 0, 4, 7]
     tokens = np.array([5, 1, 4, 1, 9, 2, 6, 3])
-    by_length = ByLength(Shuffled(8, 1), tokens, 1, [(0, 9)])
+    by_length = ByLength(Shuffled(8, 1), tokens, 1, 9)
     assert by_length.at(2, np.arange(8)).tolist() == [7, 2, 6, 0, 3, 1, 5, 4]
 
 
@@ -100,8 +98,7 @@ def test_a_run_that_goes_on_takes_what_would_have_come(
     whole = list(order.batches(0, steps + more))
     behind = sum(len(one.indices) for one in whole[:steps])
     if isinstance(kind, ByLength):  # made anew, as after a kill
-        budgets = order.record(behind)["budgets"]
-        order = Order(ByLength(kind.kind, kind.lengths, kind.seed, budgets), batch)
+        order = Order(ByLength(kind.kind, kind.lengths, kind.seed, kind.budget), batch)
     assert list(order.batches(behind, more)) == whole[steps:]
 
 
@@ -134,7 +131,7 @@ def test_samples_of_any_lengths_are_padded_by_less_than_a_twentieth(
 ) -> None:
     tokens = lognormal(sigma)
     budget = max(round(samples * tokens.mean()), world * int(tokens.max()))
-    order, first = Order(ByLength(Shuffled(len(tokens), 0), tokens, 0, [(0, budget)]), 1), 0
+    order, first = Order(ByLength(Shuffled(len(tokens), 0), tokens, 0, budget), 1), 0
     used = padded = 0
     while first < len(tokens):
         own = [

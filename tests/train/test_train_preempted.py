@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.train.exit import PREEMPTED, requeue
+from spawnlaunch.train.exit import PREEMPTED
 from tests.support.late import Late
 from tests.train.ranks import (
     ENTRY,
@@ -20,7 +20,6 @@ from tests.train.ranks import (
     environment,
     finish,
     history,
-    run,
     start,
     text_of,
     until,
@@ -98,57 +97,6 @@ def test_the_time_kept_for_the_last_save_follows_from_the_saves_so_far() -> None
     with_no_end = schedule.Deadline(None, {}, started=time.time())
     with_no_end.saved_in(1e9)
     assert with_no_end.reason() == ""
-
-
-@pytest.mark.parametrize(
-    ("scontrol", "job", "said"),
-    [
-        ("#!/bin/sh\n", "77", "requeued the Slurm job 77"),
-        ("#!/bin/sh\necho no such job >&2\nexit 1\n", "77", "scontrol requeue 77: no such job"),
-        (None, "77", "write in the batch script behind srun: [ $? -eq 75 ] && ["),
-        (None, "", "there is no SLURM_JOB_ID"),
-    ],
-)
-def test_a_job_is_requeued_or_it_is_said_who_has_to(
-    tmp_path: Path, scontrol: str | None, job: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if scontrol:
-        (tmp_path / "scontrol").write_text(scontrol)
-        (tmp_path / "scontrol").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert said in requeue({"SLURM_JOB_ID": job}, PREEMPTED)
-    often = {"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "1000"}
-    if scontrol:
-        assert requeue(often, PREEMPTED).endswith("has been started anew 1000 times")
-
-
-def test_of_an_array_the_own_task_alone_is_requeued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one's SLURM_JOB_ID is the array's number."""
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ >> $ASKED\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    monkeypatch.setenv("ASKED", str(asked := tmp_path / "asked"))
-    array = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
-    monkeypatch.setenv("PATH", "/nowhere")
-    line = requeue(array, PREEMPTED).partition("behind srun: ")[2]
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
-    assert requeue(array, PREEMPTED) == "requeued the Slurm job 7_0"
-    for environ in (array, {"SLURM_JOB_ID": "7"}):
-        typed = ["sh", "-c", f"(exit {PREEMPTED}); {line}"]
-        subprocess.run(typed, env={**os.environ, **environ}, check=True)
-    assert asked.read_text().split("\n") == ["requeue 7_0", "requeue 7_0", "requeue 7", ""]
-
-
-def test_rank_0_requeues_the_job(tmp_path: Path) -> None:
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $@ >> asked\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    extra = {"PATH": str(tmp_path), "SLURM_JOB_ID": "77", "SLURM_JOB_END_TIME": "1"}
-    first, other = run(2, *LONG, "--requeue", cwd=tmp_path, **extra)
-    assert (first.status, other.status) == (PREEMPTED, PREEMPTED)
-    assert first.out.endswith("\nrequeued the Slurm job 77\n")
-    assert other.out == ""
-    assert (tmp_path / "asked").read_text() == "requeue 77\n"
 
 
 def test_loader_processes_hear_no_signal(tmp_path: Path) -> None:

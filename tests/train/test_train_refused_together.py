@@ -155,6 +155,24 @@ def test_all_ranks_end_together_and_rank_0_says_why(cwd: Path, row: Row) -> None
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    "body",
+    [
+        "dataset = lambda self, split: open('nowhere')",
+        "model = lambda self: open('nowhere') if OWN else Line.model(self)",
+    ],
+)
+def test_an_error_of_a_task_is_one_traceback(cwd: Path, body: str) -> None:
+    """Of the first rank that has one; the others leave without a word, under a launcher too."""
+    ended = run(2, *FLAGS, *own(cwd, body), cwd=cwd)
+    assert [one.status for one in ended] == [1, 1]
+    said, none = sorted((one.err for one in ended), reverse=True)
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("No such file or directory: 'nowhere'\n")
+    assert none == ""
+
+
+@pytest.mark.full
 def test_a_parameter_that_a_later_step_leaves_out_is_named(cwd: Path) -> None:
     ranks = run(2, *FLAGS, *own(cwd, f"{UNUSED}\n    last = 2"), cwd=cwd)
     said = "this step gave no gradient to two.weight, two.bias, and the first one did; type --find"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 
 def read(file: Path, template: str = "text") -> list[str]:
     """All texts of a file."""
-    found = rows.read_splits(str(file), str(file), None)
+    found, _ = rows.read_splits(str(file), str(file), None)
     return list(found["train"].texts("--text", template))
 
 
@@ -57,7 +57,7 @@ def test_texts_of_csv_may_have_quotes_and_line_breaks(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text('a,text\n1,"one, ""two""\nthree"\n\n2,5" wide\n')
     assert read(file, "{a}: {text}") == ['1: one, "two"\nthree', '2: 5" wide']
-    assert rows.read_splits(str(file), None, None)["train"].broken_lines == 1
+    assert rows.read_splits(str(file), None, None)[0]["train"].broken_lines == 1
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,9 @@ def test_parquet_and_saved_data_sets_keep_the_names_of_their_classes(tmp_path: P
     made.to_parquet(str(tmp_path / "a.parquet"))
     made.save_to_disk(str(tmp_path / "saved"))
     for name in ("a.parquet", "saved"):
-        found = rows.read_splits(str(tmp_path / name), str(tmp_path / "a.parquet"), None)["train"]
+        found = rows.read_splits(str(tmp_path / name), str(tmp_path / "a.parquet"), None)[0][
+            "train"
+        ]
         assert found.classes == {"label": ["no", "yes"]}
         labels = found.texts("--label", "label")
         assert next(labels) == "yes"

@@ -36,17 +36,16 @@ def test_steps_and_weights_are_those_of_one_rank_after_kills_and_resizes(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["Lengths", "Map", "Turns"])
+@pytest.mark.parametrize("kind", ["Map", "Turns"])
 def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
     tmp_path: Path, kind: str
 ) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     flags = [word for word in flags_of(kind) if word not in ("--steps", str(STEPS))]
-    sizes = ("--global-tokens", ("900", "400")) if kind == "Lengths" else None
-    name, (first, second) = sizes or ("--global-batch", ("40", "23"))
     common = (*flags, "--out", "resized", "--resume", "auto", "--steps")
-    complete(2, *common, "5", name, first, cwd=tmp_path, LAUNCH="first")
-    (ended,) = complete(1, *common, "60", name, second, cwd=tmp_path, LAUNCH="second")
+    complete(2, *common, "5", "--global-batch", "40", cwd=tmp_path, LAUNCH="first")
+    more = ("60", "--global-batch", "23")
+    (ended,) = complete(1, *common, *more, cwd=tmp_path, LAUNCH="second")
     assert ("reads the earlier ones again\n" in ended.out) == (kind == "Turns")
     found = [taken(tmp_path, launch) for launch in ("first", "second")]
     every = [samples for launch in found for _, samples in sorted(launch.items(), reverse=True)]
@@ -65,23 +64,35 @@ def test_each_rank_may_have_one_sample(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.full
-def test_steps_too_small_for_more_ranks_are_refused_until_they_are_over(tmp_path: Path) -> None:
+def test_steps_by_length_keep_the_tokens_that_they_began_with(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
-    flags = [*flags_of("Lengths"), "--out", "here", "--resume", "auto"]
-    flags += ["--eval-every", "0", "--save-every", "0"]
-    many = (*flags, "--global-tokens", "1200", "--accumulate", "20")
-    complete(1, *flags, "--global-tokens", "18", cwd=tmp_path)
-    said = "the run goes on in steps of as few as 1 s"
-    assert_refused(run(3, *many, "--steps", "30", cwd=tmp_path), said)
-    complete(1, *flags, "--global-tokens", "1200", "--steps", "300", cwd=tmp_path)
-    complete(3, *many, "--steps", "302", cwd=tmp_path)
+    flags = (*flags_of("Lengths"), "--out", "here", "--resume", "auto", "--steps", "3")
+    complete(1, *flags, cwd=tmp_path)
+    ended = run(1, *flags, "--global-tokens", "900", cwd=tmp_path)
+    assert_refused(ended, "here/step-00000003 is of another run: its order is 'shuffled, by leng")
+    assert "700 tokens a step' and yours is " in ended[0].err
 
 
 @pytest.mark.full
-def test_a_sample_may_be_sparse() -> None:
-    from spawnlaunch.train.streamed import digest
-
-    assert digest(torch.eye(2).to_sparse()) == digest(torch.eye(2))
+def test_shards_are_divided_where_they_are_a_multiple_of_the_ranks(tmp_path: Path) -> None:
+    """In a pass each sample is taken once, by one rank; a resumed run has as many ranks."""
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = (*flags_of("Shards"), "--out", "here", "--resume", "auto", "--eval-every", "0")
+    (first, _) = complete(2, *flags, "--steps", "4", cwd=tmp_path, LAUNCH="first")
+    assert "each rank reads 2 of 4 shards; a resumed run has 2 ranks too, and goes on" in first.out
+    seconds = ("--steps", "8", "--loader-workers", "1")
+    complete(2, *flags, *seconds, cwd=tmp_path, LAUNCH="second")
+    seen = Counter[int]()
+    for launch in ("first", "second"):
+        for samples in taken(tmp_path, launch).values():
+            seen += samples
+    assert seen == Counter(range(8 * 48))
+    for world, parts in ((1, ""), (4, ", 4 shards in 4 parts")):
+        ended = run(world, *flags, "--steps", "9", cwd=tmp_path)
+        assert_refused(ended, "here/step-00000008 is of another run: its order is 'as they come, ")
+        assert f"4 shards in 2 parts' and yours is 'as they come{parts}'; type" in ended[0].err
+    three, *_ = complete(3, *flags, "--steps", "4", "--out", "three", cwd=tmp_path, LAUNCH="three")
+    assert "reads all of them (4 shards; a multiple of 3 would be divided)" in three.out
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ from tests.support.late import Late
 from tests.train.ranks import assert_refused, complete, history, metrics, run, text_of
 
 torch = Late("torch")
-data = Late("spawnlaunch.train.data")
+feed = Late("spawnlaunch.train.feed")
 
 MINIMAL = text_of("minimal")
 FLAGS = ("--device", "cpu", "--log-every", "1", "--lr", "0.1", "--steps", "20")
@@ -65,8 +65,11 @@ class Forwarded:
         return words, named
 
 
+@dataclass
 class Plain:
-    def __init__(self) -> None:
+    pair: Any = None
+
+    def __post_init__(self) -> None:
         self.pair = Pair(torch.ones(1), "text")
 
 
@@ -96,24 +99,24 @@ def test_what_a_batch_is_made_of_is_moved_and_stays_of_its_class() -> None:
     there, named = torch.device("meta"), Named(x=torch.ones(2))
     named.limit = 3
     for batch in (Frozen(torch.ones(2), [Plain()]), named):
-        moved = data.to_device(batch, there)
+        moved = feed.to_device(batch, there)
         assert type(moved) is type(batch)
         assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")  # left as it was
-    assert data.to_device(named, there).limit == 3
-    pair = data.to_device([Plain()], there)[0].pair
+    assert feed.to_device(named, there).limit == 3
+    pair = feed.to_device([Plain()], there)[0].pair
     assert (pair.x.device.type, pair.to) == ("meta", "text")
-    moved = data.to_device({"a": (torch.ones(1), [Whole()]), "b": "text"}, there)
+    moved = feed.to_device({"a": (torch.ones(1), [Whole()]), "b": "text"}, there)
     assert moved["a"][0].device == there
     assert (moved["a"][1], moved["b"]) == ([("meta", True)], "text")  # copied beside computation
-    assert data.to_device([Forwarded()], there) == [((there,), {"non_blocking": True})]
+    assert feed.to_device([Forwarded()], there) == [((there,), {"non_blocking": True})]
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
-    assert data.to_device(packed, there).data.device == there
+    assert feed.to_device(packed, there).data.device == there
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("size", [(), (2, 2)])
 def test_what_a_task_counts_is_brought_to_the_device(size: tuple[int, ...]) -> None:
     for value in (torch.full(size, 3), 3):
-        assert data.number_on(value, torch.device("meta")).device.type == "meta"
-        here = data.number_on(value, torch.device("cpu"))
+        assert feed.number_on(value, torch.device("meta")).device.type == "meta"
+        here = feed.number_on(value, torch.device("cpu"))
         assert (here == 3).all()

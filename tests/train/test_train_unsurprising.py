@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.late import Late
-from tests.train.ranks import TINY_MODEL, complete, history, metrics, text_of, weights
+from tests.train.ranks import complete, metrics, text_of, weights
 
 torch = Late("torch")
 pytestmark = pytest.mark.full
@@ -97,40 +97,3 @@ def test_a_checkpoint_is_not_mapped_any_more_once_it_is_read(cwd: Path) -> None:
     assert "resumed from step 6" in ended.out
     assert "mapped False" in ended.out
     assert "mapped True" not in ended.out
-
-
-# Activations that are computed again.
-
-
-def test_activations_computed_again_give_the_same_losses(cwd: Path) -> None:
-    flags = (*TINY_MODEL, "--layers", "3", "--context", "16", *FLAGS, *task("Dropped"))
-    complete(2, *flags, "--out", "kept", cwd=cwd)
-    complete(2, *flags, "--checkpoint-activations", "--out", "again", cwd=cwd)
-    assert history(cwd / "again") == history(cwd / "kept")
-    kept, again = (weights(cwd / out, 6) for out in ("kept", "again"))
-    assert kept.keys() == again.keys()
-    assert all(torch.equal(kept[name], again[name]) for name in kept)
-
-
-def kept_bytes(model: Any) -> int:
-    """What a forward pass keeps for the backward pass, as torch's own hooks see it."""
-    sizes: dict[int, int] = {}
-
-    def pack(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(torch.zeros(4, 16, dtype=torch.long)).sum()
-    return sum(sizes.values())
-
-
-def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
-    from spawnlaunch.train.model import checkpoint_activations
-    from spawnlaunch.train.tasks.language import GPT
-
-    model = GPT(256, 16, 4, 64)
-    before = kept_bytes(model)
-    checkpoint_activations(model)
-    assert kept_bytes(model) < before / 2

@@ -9,7 +9,6 @@ from tests.support.late import Late
 from tests.train.ranks import run
 
 torch = Late("torch")
-device_of = Late("spawnlaunch.train.device")
 distributed = Late("spawnlaunch.train.distributed")
 pytestmark = pytest.mark.full
 LAUNCHED = {
@@ -61,7 +60,7 @@ def test_an_incomplete_environment_is_refused(change: dict[str, str | None], sai
     ],
 )
 def test_local_rank_3_gets_its_device(wanted: str, visible: int, device: str) -> None:
-    assert str(device_of.pick_device(wanted, distributed.World(3, 4, 3), visible)) == device
+    assert str(distributed.pick_device(wanted, distributed.World(3, 4, 3), visible)) == device
 
 
 @pytest.mark.parametrize(("wanted", "count"), [("cuda", 0), ("auto", 2)])
@@ -71,7 +70,7 @@ def test_a_worker_without_a_device_is_refused(
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", rocm)
     with pytest.raises(RefusedError, match=f"{count} {maker} devices are visible.*--device cpu"):
-        device_of.pick_device(wanted, distributed.World(3, 4, 3), count)
+        distributed.pick_device(wanted, distributed.World(3, 4, 3), count)
 
 
 def test_a_rank_refuses_its_own_place_itself(tmp_path: Path) -> None:

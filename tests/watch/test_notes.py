@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.hang import culprits
 from spawnlaunch.hang.held import MUTE, Held
 from spawnlaunch.watch import notes
 from spawnlaunch.watch.usage import Sample
@@ -155,7 +156,7 @@ def test_who_cannot_run_is_named_at_once_and_not_for_the_time_it_does_not_use(ki
     assert found(sample(0), sample(1, held=held(kind))) == [(1, "stopped")]
     (note,) = notes.notes({**history, 1: still}, NOW)
     assert (note.rank, note.kind) == (1, "stopped")
-    assert notes.together({"a": [notes.Note(0, "hang", "")]}, {"a": [note]})["a"][0] == note
+    assert notes.together({"a": [culprits.Note(0, "hang", "")]}, {"a": [note]})["a"][0] == note
 
 
 @pytest.mark.parametrize("kind", ["disk-sleep", "swapped"])

@@ -1,12 +1,15 @@
 """--record where several launchers are one launch: a file of each node, one page of them all."""
 
 import json
+import re
 from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
 
-from spawnlaunch.watch import story
+from spawnlaunch.hang import asked
+from spawnlaunch.watch import recorder, story
+from tests.hang import training
 from tests.support.launching import LAUNCHER, start
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
@@ -47,6 +50,29 @@ def test_a_node_that_is_slow_as_a_whole_is_noted_on_the_page(tmp_path: Path) -> 
     assert "rank 2 needs 310 ms for a step, 1.5 times the median of all nodes" in record.page
     assert "rank 3 needs 310 ms" in record.page
     assert "rank 0 needs" not in record.page
+
+
+def test_the_page_names_the_rank_that_those_of_all_nodes_wait_for(tmp_path: Path) -> None:
+    """The recorder of its node sees that its own ranks are equally late."""
+    (tmp_path / "says.py").write_text(SAYS)
+    two_nodes(tmp_path, free_port(), True)
+    record = Recorded(tmp_path / "record")
+    answers = training.answers(training.Training(4, 100, late={2: 0.5, 3: 0.5}))
+    for file in sorted(record.directory.glob("*.jsonl")):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        (ranks,) = (sorted(map(int, line["pids"])) for line in lines if line["kind"] == "attempt")
+        own = {rank: asked.as_json(answers[rank], recorder.MOST_CALLS) for rank in ranks}
+        answers_file = Path(recorder.answers_file(str(file)))
+        answers_file.write_text(json.dumps({178: {}, 179: own, 180: own}))
+    for rank in (2, 3):
+        assert re.search(
+            rf"<b>waited for</b> after [^<]*: the others wait for rank {rank}, \d+ ms of each "
+            r"\d+ ms, before train.py:88 \(all_reduce\); it is at train.py:31 "
+            r"\(of the ranks of all nodes; clocks within 10 ms\)</p>",
+            record.page,
+        )
+    answers_file.write_text('{"179": {"2": {}}}')
+    assert "waited for" not in record.page.replace("that others wait", "")
 
 
 @pytest.mark.full

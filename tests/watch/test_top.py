@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.hang import culprits
-from spawnlaunch.watch import notes, rank_table, waiting
+from spawnlaunch.watch import rank_table, waiting
 from spawnlaunch.watch.device_use import Meter
 from spawnlaunch.watch.usage import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
@@ -173,7 +173,7 @@ def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: P
 
 @pytest.mark.parametrize(("height", "first"), [(6, "rank"), (5, "!")])
 def test_what_would_not_be_seen_on_the_screen_stands_first(height: int, first: str) -> None:
-    ranks, note = [sample(rank) for rank in range(2)], notes.Note(1, "stopped", "it is stopped")
+    ranks, note = [sample(rank) for rank in range(2)], culprits.Note(1, "stopped", "it is stopped")
     lines = rank_table.table(ranks, {ranks[0].launch: [note]}, 80, height)
     assert lines[1].split()[0] == first
 
@@ -201,7 +201,7 @@ def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "this is no terminal; type --once"),
+        ((), "this is no terminal; use --once"),
         (("--every", "0"), "'0' is not between 0.1"),
         (("--every", "x"), "'x' is not between 0.1"),
         (("--sort", "colour"), "colour"),

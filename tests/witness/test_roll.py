@@ -32,12 +32,12 @@ def test_who_keeps_the_others_from_answering_is_told_of(how: str, tmp_path: Path
         until(lambda: "the whole stacks are in" in one.stderr, "the roll is called")
         place = Path(re.findall(r"the whole stacks are in (\S+)", one.stderr)[0])
         answered, held = ((place / f"rank-{rank}.log").read_text() for rank in (0, 1))
-        assert ", told by itself:" in answered
+        assert ", by itself:" in answered
         assert '"MainThread"' in answered  # by the thread
         assert len(re.findall(r"rank \d .*\(script.py:\d\)", one.stderr)) == 2
         if how == "sleeps in C":
-            assert ", told by itself:" in held
+            assert ", by itself:" in held
             assert "(most recent call first)" in held  # by the signal
         else:
-            assert ", told by itself:" not in held
+            assert ", by itself:" not in held
         one.send(signal.SIGKILL)

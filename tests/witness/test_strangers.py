@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch import witness
-from spawnlaunch.hang import asked, culprits, frames, groups
+from spawnlaunch.hang import asked, culprits, groups
 from tests.hang import test_flight
 from tests.support.witnessed import needs_line
 from tests.witness.asking import Worker, answer_of, begin_of, heard, listens, worker
@@ -149,7 +149,7 @@ def test_an_answer_is_understood(false: False_):
     answer = false.says(told([dump(entry())]))
     assert [(call.name, call.number) for call in answer.record.calls] == [("all_reduce", 1)]
     assert answer.record.members == {"0": {0, 1}, "1": {0, 2}}
-    assert answer.looks[0].stack[0] == frames.Frame("step", "/t/train.py", 8)
+    assert answer.looks[0].place == "train.py:8"
 
 
 JSON = st.recursive(
@@ -185,7 +185,7 @@ def test_whatever_is_answered_is_one_or_an_error(false: False_, answer: bytes, c
     except OSError:
         return
     verdict = culprits.judged({0: understood, 1: true, 2: understood})
-    assert all(each.words for each in verdict.culprits)
+    assert all(note.words for note in culprits.notes(verdict))
     called = groups.groups([groups.Answer(0, True, "by itself", understood.threads)])
     assert [group.line for group in called]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spawnlaunch.base import say
 from spawnlaunch.cli import parsing
 from spawnlaunch.world.identity import Capacity, Resolution
 from spawnlaunch.world.resolve import prepare_host, resolve_world
@@ -38,3 +39,8 @@ def explained(flags: str, environ: Mapping[str, str]) -> Resolution:
     if held is not None:
         held.lock.close()
     return resolution
+
+
+def of_job(found: Resolution) -> tuple[str, ...]:
+    """The texts of the notices about the job."""
+    return tuple(text for scope, text in found.notices if scope == say.JOB)

@@ -10,7 +10,7 @@ import pytest
 from spawnlaunch.base.errors import UsageError
 from spawnlaunch.cli import values
 from tests.support.launching import WORKERS, clean_environ, launch
-from tests.world.resolving import STEP_OF_TWO, explained, resolve
+from tests.world.resolving import STEP_OF_TWO, explained, of_job, resolve
 
 NOWHERE = "node.invalid"  # of RFC 6761: nobody has such a name
 ELSEWHERE = "192.0.2.1"  # of RFC 5737: nobody has this address
@@ -43,7 +43,7 @@ def refusal(flags: str, environ: dict[str, str]) -> str:
 
 
 def advised(error: str) -> str:
-    return error.rpartition("; type ")[2]
+    return error.rpartition("; use ")[2]
 
 
 @pytest.mark.parametrize("around", ["--nproc=2", "--nnodes=2 --node-rank=1 --no-gang"])
@@ -90,7 +90,7 @@ def test_a_name_and_an_address_are_hosts(text: str) -> None:
 
 
 def test_an_address_without_brackets_is_an_endpoint_with_them() -> None:
-    assert "type [::1] or [HOST]:PORT" in refusal("--rdzv-endpoint ::1", {})
+    assert advised(refusal("--rdzv-endpoint ::1", {})) == "[::1]"
 
 
 NAMING = [
@@ -117,7 +117,7 @@ def test_an_address_that_is_not_here_is_replaced_where_all_ranks_are(
     environ = {variable: address} if variable else {}
     found = explained(f"--nproc={nproc} {flags.format(address)}", environ)
     assert found.world.master_addr == "127.0.0.1"
-    (said,) = (line for line in found.warnings if line.startswith("replaced"))
+    (said,) = (line for line in of_job(found) if line.startswith("replaced"))
     name = address.strip("[]")
     assert re.match(rf"replaced [-\w]+[ =]{re.escape(name)}, which (is another|has no add)", said)
     assert found.sources["master_addr"].rejected[0].value == name
@@ -129,7 +129,7 @@ def test_an_address_of_this_machine_stays(flags: str, variable: str, address: st
     if "ENDPOINT" in variable + flags.upper() and ":" in address:
         address = f"[{address}]"
     found = explained(f"--nproc=2 {flags.format(address)}", {variable: address} if variable else {})
-    assert (found.world.master_addr, found.warnings) == (address.strip("[]"), ())
+    assert (found.world.master_addr, of_job(found)) == (address.strip("[]"), ())
 
 
 def test_all_tasks_of_one_node_replace_it_alike() -> None:

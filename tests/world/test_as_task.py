@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.world.identity import LOCAL, NODE, World
-from spawnlaunch.world.managers.slurm import STEP
+from spawnlaunch.world.managers.slurm import Step
 from tests.support.launching import clean_environ, explain, launch
 from tests.world.resolving import STEP_OF_TWO
 
@@ -23,7 +23,7 @@ SECOND = World(NODE, 4, 8, 0, 4, 1, 2, "n1", 29500, "7")
 
 
 def as_task(world: World, **more: str) -> dict[str, Any]:
-    return STEP.as_task(world, 1, ENVIRON | more)
+    return Step(ENVIRON | more).as_task(world, 1)
 
 
 @pytest.mark.parametrize(("cpus", "each"), [("9", 2), ("4", 1), ("3", None), ("many", None)])

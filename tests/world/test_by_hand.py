@@ -68,19 +68,19 @@ def refusal(flags: str, **environ: str) -> str:
     [
         (
             "--no-gang --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400",
-            "which of the 2 nodes this is; type --node-rank N, from 0 to 1, on each",
+            "the rank of this node, of 2; use --node-rank N, from 0 to 1, on each",
         ),
         ("--nnodes 1 --node-rank 3", "cannot be with 1 nodes"),
         ("--no-gang --nnodes 1:4 --node-rank 0 --master-addr a", "leave --no-gang out"),
         ("--standalone --node-rank 1", "--standalone is one machine, and --node-rank 1"),
-        (f"{SECOND_OF_TWO} --rdzv-endpoint node0:0", "type --master-port N, the same everywhere"),
+        (f"{SECOND_OF_TWO} --rdzv-endpoint node0:0", "use --master-port N, the same everywhere"),
         (
             f"{SECOND_OF_TWO} --master-addr a --rdzv-endpoint b",
-            "--master-addr a, but --rdzv-endpoint says b; leave one of the two out",
+            "--master-addr a, but --rdzv-endpoint has b; leave one of the two out",
         ),
         (
             f"{SECOND_OF_TWO} --master-port 1 --rdzv-endpoint b:2",
-            "--master-port 1, but --rdzv-endpoint says 2; leave one of the two out",
+            "--master-port 1, but --rdzv-endpoint has 2; leave one of the two out",
         ),
         (f"{SECOND_OF_TWO} --master-addr a --world-size 8", "leave --world-size out"),
         ("--nproc 2 --local-world-size 3", "leave --local-world-size out"),
@@ -93,7 +93,7 @@ def test_what_the_flags_cannot_say(flags: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--node-rank 2", "type --node-rank N, from 0 to 1"),
+        ("--node-rank 2", "use --node-rank N, from 0 to 1"),
     ],
 )
 def test_flags_that_contradict_the_manager(flags: str, said: str) -> None:

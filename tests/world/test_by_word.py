@@ -90,10 +90,10 @@ def test_a_launch_within_a_worker_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("machine", "word", "said"),
     [
-        (OF["nvidia"], "xpu", "no XPU is visible here (what is visible is of nvidia)"),
-        (OF["intel"], "npu", "no NPU is visible here (what is visible is of intel)"),
-        (small(4), "hpu", "no HPU is visible here; type --nproc N, or --nproc cpu"),
-        (small(4), "gpu", "no GPU is visible here; type --nproc N, or --nproc cpu"),
+        (OF["nvidia"], "xpu", "no XPU is visible here (those that are visible are of nvidia)"),
+        (OF["intel"], "npu", "no NPU is visible here (those that are visible are of intel)"),
+        (small(4), "hpu", "no HPU is visible here; use --nproc N, or use --nproc cpu"),
+        (small(4), "gpu", "no GPU is visible here; use --nproc N, or use --nproc cpu"),
     ],
 )
 def test_a_vendor_that_is_not_here_is_refused(machine: Machine, word: str, said: str) -> None:
@@ -107,7 +107,7 @@ def test_a_machine_that_shows_no_cpu_does_not_count_them(tmp_path: Path) -> None
         words = ("--explain", "--nproc", word, "--sysfs-root", tmp_path, REPORTER)
         done = launch(*words)
         assert done.returncode == 2
-        assert f"--nproc {word}: no CPU is visible here; type --nproc N" in done.stderr
+        assert f"--nproc {word}: no CPU is visible here; use --nproc N" in done.stderr
     assert launch("--explain", "--nproc", 1, "--sysfs-root", tmp_path, REPORTER).returncode == 0
 
 
@@ -136,7 +136,7 @@ def test_a_list_that_selects_nothing_is_named_and_without_it_there_are_devices(
     error = str(refused.value)
     assert said in error
     assert any(count in error for count in COUNTS)
-    assert error.endswith(f"; type unset {unset}, or --nproc cpu")
+    assert error.endswith(f"; unset {unset}, or use --nproc cpu")
     mended = {name: value for name, value in environ.items() if name not in unset.split()}
     assert explain(machine, f"--nproc {word}", mended)["workers"][0]["device"]
 
@@ -166,7 +166,7 @@ def test_devices_that_nobody_can_count_need_a_number(
     with pytest.raises(UsageError) as refused:
         explain(machine, f"--nproc {word}")
     assert said in str(refused.value)
-    assert str(refused.value).endswith("; type --nproc N, or --nproc cpu")
+    assert str(refused.value).endswith("; use --nproc N, or use --nproc cpu")
     assert len(explain(machine, "--nproc 1")["workers"]) == 1
     assert len(explain(machine, "--nproc cpu")["workers"]) == 2
 

@@ -62,7 +62,7 @@ def test_a_script_of_flux_is_told_to_start_tasks(tmp_path: Path) -> None:
     broker = f"{shlex.join([f'{tmp_path}/flux-broker-0', '-c', ask])}; true"
     for size in ("1", "2"):
         done = run(tmp_path / "flux-shell", "-c", broker, environ=clean_environ(FLUX_JOB_SIZE=size))
-        assert ("type flux run -N2 " in done.stderr) == (size == "2")
+        assert ("run flux run -N2 " in done.stderr) == (size == "2")
 
 
 STEP = {

@@ -9,7 +9,7 @@ from spawnlaunch.base.errors import UsageError
 from tests.support.answers import bounded, plain_line
 from tests.support.examples import examples, nightly
 from tests.world.any_environment import Case, cases, made
-from tests.world.resolving import resolve
+from tests.world.resolving import of_job, resolve
 
 
 def has_a_world_or_an_advice(case: Case) -> None:
@@ -19,7 +19,9 @@ def has_a_world_or_an_advice(case: Case) -> None:
         except UsageError as error:
             line = str(error)
             plain_line(line)
-            assert "type " in line or "unset " in line or "leave " in line, line
+            assert any(
+                word in line for word in ("use ", "run ", "unset ", "export ", "leave ", "write ")
+            ), line
             return
     me = found.world
     assert me.mode in ("task", "node", "local")
@@ -33,7 +35,7 @@ def has_a_world_or_an_advice(case: Case) -> None:
     of_roles = {"role_rank", "role_world_size"}  # known once the launchers have met
     told = {name: value for name, value in me._asdict().items() if name not in of_roles}
     assert told == {name: fact.value for name, fact in found.sources.items()}
-    json.dumps([*found.sources.values(), *found.warnings])
+    json.dumps([*found.sources.values(), *of_job(found)])
 
 
 test_any_environment_has_a_world_or_an_advice = examples(150, 1500)(

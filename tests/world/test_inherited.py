@@ -15,7 +15,7 @@ from tests.support.launching import (
     filed_reports,
     run,
 )
-from tests.world.resolving import explained, resolve
+from tests.world.resolving import explained, of_job, resolve
 
 REPLACED = "replaced what an outer launcher or a profile left: "
 MASTER = {"MASTER_ADDR": "node0i", "MASTER_PORT": "25900"}
@@ -52,13 +52,13 @@ def test_a_master_is_kept_whatever_this_rank_has_beside_it(beside: dict[str, str
     assert (found.world.rank, found.world.world_size) == (2, 3)
     assert master(found) == ("node0i", 25900)
     assert found.sources["master_port"].source == "MASTER_PORT"
-    assert "MASTER_" not in " ".join(found.warnings)
+    assert "MASTER_" not in " ".join(of_job(found))
 
 
 @pytest.mark.parametrize("stale", [{"RANK": "0"}, {"TORCHELASTIC_USE_AGENT_STORE": "True"}])
 def test_a_rank_variable_that_contradicts_is_replaced_and_said(stale: dict[str, str]) -> None:
     ((name, value),) = stale.items()
-    assert explained("", {**SLURM_TASK, **stale}).warnings == (f"{REPLACED}{name}={value}",)
+    assert of_job(explained("", {**SLURM_TASK, **stale})) == (f"{REPLACED}{name}={value}",)
 
 
 def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said() -> None:
@@ -66,7 +66,7 @@ def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said() -> None:
     assert found.world.master_addr == "node0"
     assert found.world.master_port != 25900
     left = "RANK=0 TORCHELASTIC_RUN_ID=none MASTER_ADDR=node0i MASTER_PORT=25900"
-    assert found.warnings == (REPLACED + left,)
+    assert of_job(found) == (REPLACED + left,)
     for question, value, name in (
         ("rank", "0", "RANK"),
         ("master_addr", "node0i", "MASTER_ADDR"),
@@ -78,11 +78,11 @@ def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said() -> None:
 def test_on_one_machine_the_replaced_master_is_named_too() -> None:
     left = {**MASTER, "RANK": "1"}
     found = explained(TWO_HERE, left)
-    assert found.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900",)
+    assert of_job(found) == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900",)
     assert lost(found, "master_port") == [("25900", "MASTER_PORT")]
-    assert (found.node_warnings, found.exports) == ((), {})  # of the way to other nodes
+    assert (len(found.notices), found.exports) == (1, {})  # of the way to other nodes
     flag = explained(f"{TWO_HERE} --master-port 23456", left)
-    assert flag.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i",)
+    assert of_job(flag) == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i",)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str) ->
     environ = {**SLURM_TASK, "MASTER_ADDR": address, "MASTER_PORT": "25900"}
     found = explained("", environ)
     assert master(found) == ("node0", 25900)
-    (line,) = found.warnings
+    (line,) = of_job(found)
     assert line.startswith(f"replaced MASTER_ADDR={address}, ")
     typed = address.split()[0]
     flag = explained(f"--master-addr {typed}", environ)
-    assert (flag.world.master_addr, flag.warnings) == (typed, ())
+    assert (flag.world.master_addr, of_job(flag)) == (typed, ())
 
 
 def test_an_exported_port_comes_before_one_that_slurm_has_reserved() -> None:
@@ -134,14 +134,14 @@ def test_rank_0_says_that_an_address_is_not_its_own() -> None:
     alone = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
     found = explained("", {**alone, "MASTER_ADDR": "198.51.100.7"})
     assert found.world.master_addr == "198.51.100.7"
-    (line,) = found.warnings
-    assert line.startswith("MASTER_ADDR=198.51.100.7 is no address")
+    (line,) = of_job(found)
+    assert line.startswith("MASTER_ADDR=198.51.100.7 is not an address")
 
 
 def test_what_is_not_known_here_contradicts_nothing() -> None:
     found = explained("", {**MPICH_RANK, **MASTER, "NODE_RANK": "1", "GROUP_WORLD_SIZE": "2"})
     assert found.world.master_addr == "node0i"
-    assert not any(line.startswith(REPLACED) for line in found.warnings)
+    assert not any(line.startswith(REPLACED) for line in of_job(found))
 
 
 def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict[str, Any]], str]:

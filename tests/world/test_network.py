@@ -69,7 +69,7 @@ def test_a_machine_that_is_named_by_its_address_is_not_another() -> None:
     [
         ("localhost", "is 127.0.0.1, which other nodes cannot reach"),
         ("node.invalid", "has no address, so other nodes may not reach this one"),
-        ("192.0.2.1", "is 192.0.2.1, which is no interface of this machine"),
+        ("192.0.2.1", "is 192.0.2.1, which is not an interface of this machine"),
     ],
 )
 def test_a_host_name_by_which_others_do_not_reach_this_machine_is_named(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spawnlaunch.node import listeners
+from spawnlaunch.node import proc
 from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.required import require_root
@@ -86,11 +86,11 @@ def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
 def test_who_has_a_port_that_rank_0_cannot_have_is_named():
     """A process that listens, which this test is here; or a launch that has chosen the port."""
     held = host.hold_free_port()
-    assert listeners.who(held.port).startswith("another launch")
+    assert proc.describe_listener(held.port).startswith("another launch")
     held.lock.close()
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.create_server((address, held.port), family=family):
-            assert listeners.who(held.port).endswith(f" (pid {os.getpid()})")
+            assert proc.describe_listener(held.port).endswith(f" (pid {os.getpid()})")
 
 
 @pytest.mark.parametrize("tasks", [1, 4])

@@ -6,7 +6,7 @@ import pytest
 
 from spawnlaunch.world.identity import Capacity
 from tests.support.launching import SLURM_TASK
-from tests.world.resolving import resolve
+from tests.world.resolving import of_job, resolve
 
 FIRST = SLURM_TASK | {
     "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1", "SLURMD_NODENAME": "node0",
@@ -37,7 +37,7 @@ OF_EIGHT = FIRST | {
 def test_fewer_devices_than_tasks_are_a_trap_where_tasks_are_beside_each_other(
     flags: str, environ: dict[str, str], devices: int, named: bool
 ) -> None:
-    lines = resolve(flags, environ, capacity=Capacity(devices, 2)).warnings
+    lines = of_job(resolve(flags, environ, capacity=Capacity(devices, 2)))
     assert any("--virtual-local-rank" in line for line in lines) == named
 
 
@@ -55,6 +55,6 @@ def test_the_trap_is_told_with_what_shows_so_few_devices(
     devices: int, by: str, value: str, vendor: str, said: str
 ) -> None:
     environ = OF_EIGHT | ({by: value} if by else {})
-    lines = resolve("", environ, capacity=Capacity(devices, 2, by, vendor)).warnings
+    lines = of_job(resolve("", environ, capacity=Capacity(devices, 2, by, vendor)))
     (line,) = (line for line in lines if "--virtual-local-rank" in line)
     assert said in line

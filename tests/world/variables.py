@@ -8,7 +8,7 @@ from spawnlaunch.cli.torchrun import names as of_torchrun
 from spawnlaunch.cli.torchrun.variables import variable
 from tests.support.launching import FOREIGN
 
-HERE = Path(parsing.__file__).parent
+HERE = Path(parsing.__file__).parent.parent
 HET_GROUPS = [f"SLURM_JOB_NODELIST_{word}_GROUP_{i}" for word in ("HET", "PACK") for i in (0, 1)]
 
 
@@ -23,7 +23,7 @@ def variables(package: Path) -> list[str]:
 NAMES = sorted(
     {
         *variables(HERE / "world"),
-        *(name for name in variables(HERE / "torchrun") if name.startswith("TORCH")),
+        *(name for name in variables(HERE / "cli/torchrun") if name.startswith("TORCH")),
         *map(variable, of_torchrun.TORCHRUN),
     }
 )

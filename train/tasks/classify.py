@@ -82,12 +82,12 @@ class Classify(scores.Classifier):
     def packages(self) -> dict[str, list[Path]]:
         """The files of each class, both in the order of their names."""
         root = Path(sysconfig.get_path("stdlib"))
-        found: dict[str, list[Path]] = {}
+        packages: dict[str, list[Path]] = {}
         for path in sorted(root.glob("*/**/*.py")):
             parts = path.relative_to(root).parts
             if not set(parts) & set(SKIPPED):
-                found.setdefault(parts[0], []).append(path)
-        classes = {name: paths for name, paths in found.items() if len(paths) >= self.files}
+                packages.setdefault(parts[0], []).append(path)
+        classes = {name: paths for name, paths in packages.items() if len(paths) >= self.files}
         if len(classes) < 2:
             raise shared_refusal(
                 f"{root} has {len(classes)} packages of {self.files} files; type a lower --files",

@@ -5,9 +5,6 @@ And the common part of the tasks that train them: flags, defaults, and how they 
 
 from __future__ import annotations
 
-import copy
-import difflib
-import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +18,9 @@ import torch
 import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, ByT5Tokenizer
 
-from ..config import flag, path, word
+from ..config import flag, path, switch, word
 from ..errors import shared_refusal
+from ..model import named
 from ..task import Task, split_of
 from . import rows
 
@@ -32,10 +30,8 @@ transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 TOKENIZER_FILES = (".json", ".txt", ".model")
-LARGE = 500_000_000  # parameters; a rank needs 16 bytes for each while it trains
 # Taken by every configuration, which keeps them under other names.
 TAKEN = ("attn_implementation", "torch_dtype", "rope_theta", "rope_scaling")
-LIKE = 0.7  # from 0 to 1: a name so like a type's was meant for it
 WHY = 300  # characters of an error that are shown
 
 
@@ -77,7 +73,8 @@ def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) ->
 
     The fields in ``by_type`` are for a type alone; a directory has its own.
     """
-    wanted = _read_changes(changes)
+    with _refused_as(f"--model-config: {changes}"):
+        wanted = dict(json.loads(changes))
     # Only a directory with a config.json counts: "gpt2" may be that of a run, by --out.
     if (Path(model) / "config.json").exists():
         make = partial(AutoConfig.from_pretrained, model, local_files_only=True)
@@ -85,74 +82,22 @@ def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) ->
         make = partial(AutoConfig.for_model, model)
         more = {**by_type, **more}
     else:
-        raise shared_refusal(_no_model(model))
+        name = Path(model).name
+        raise shared_refusal(
+            f"--model-name: {model} is neither a local directory with a config.json nor a type "
+            "such as gpt2; a model of the Hugging Face hub has to be downloaded first: "
+            f"type hf download {model} --local-dir {name}, then --model-name {name}"
+        )
     with _refused_as(f"--model-name: {model}"):
         usual = make(**more)
-    _refuse_unknown(model, usual, wanted)
+    known = {*vars(usual), *usual.to_dict(), *usual.attribute_map, *TAKEN}
+    if unknown := sorted(set(wanted) - known):  # which transformers would keep, and not use
+        raise shared_refusal(
+            f"--model-config: the configuration of {model} has no {', '.join(unknown)}; it has "
+            f"{', '.join(key for key, value in usual.to_dict().items() if type(value) is int)}"
+        )
     with _refused_as(f"--model-config: {changes}"):
         return make(**{**more, **wanted})
-
-
-def _read_changes(changes: str) -> dict[str, Any]:
-    try:
-        wanted = json.loads(changes)
-    except ValueError as error:
-        raise shared_refusal(f"--model-config: {changes} is no JSON: {error}") from error
-    if not isinstance(wanted, dict):
-        raise shared_refusal(
-            f"--model-config: {changes} is no JSON object; type one such as '{{\"n_layer\": 2}}'",
-        )
-    return wanted
-
-
-def _no_model(model: str) -> str:
-    """The error for a name that is neither a directory nor a type, with its remedy."""
-    name = Path(model).name
-    near = difflib.get_close_matches(model.lower().replace("-", "_"), CONFIG_MAPPING, 1, LIKE)
-    meant = f"; did you mean the type {near[0]}?" if near else "; type one of these."
-    return (
-        f"--model-name: {model} is neither a local directory with a config.json nor a type such as "
-        f"gpt2{meant} A model of the Hugging Face hub has to be downloaded first, where there is a "
-        f"network: type hf download {model} --local-dir {name}, then --model-name {name}"
-    )
-
-
-def _refuse_unknown(model: str, usual: Any, wanted: dict[str, Any]) -> None:
-    """Raises RefusedError for changes that the model's configuration would ignore."""
-    known = {*vars(usual), *usual.to_dict(), *usual.attribute_map, *TAKEN}
-    for cls in type(usual).__mro__:
-        known |= set(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
-        known |= {name for name, value in vars(cls).items() if isinstance(value, property)}
-    known = {key for key in known if not key.startswith("_")} - {"self", "args", "kwargs"}
-    unknown = []
-    for key in sorted(set(wanted) - known):
-        near = difflib.get_close_matches(key, sorted(known), 3)
-        unknown.append(f"{key!r}" + (f" (did you mean {' or '.join(near)}?)" if near else ""))
-    if unknown:
-        raise shared_refusal(
-            f"--model-config: the configuration of {model} has no {', no '.join(unknown)}; its "
-            f"keys for the model's size are {', '.join(sizes_of(usual))}",
-        )
-
-
-def sizes_of(config: Any) -> dict[str, Any]:
-    """The changes that make a model of this type small, under the type's names for them."""
-    small = {
-        "num_hidden_layers": 2,
-        "hidden_size": 128,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "intermediate_size": 512,
-    }
-    names = {name: config.attribute_map.get(name, name) for name in small}
-    sizes: dict[str, Any] = {
-        names[name]: value
-        for name, value in small.items()
-        if getattr(config, names[name], None) is not None
-    }
-    if hasattr(config, "attention_types"):  # of gpt_neo: one for each layer
-        sizes["attention_types"] = [[["global"], 2]]
-    return sizes
 
 
 @contextmanager
@@ -163,21 +108,6 @@ def _refused_as(what: str) -> Iterator[None]:
     except Exception as error:
         why = textwrap.shorten(str(error) or type(error).__name__, WHY, placeholder=" ...")
         raise shared_refusal(f"{what}: {why}") from error
-
-
-def model_on_meta(kind: str, config: Any, what: str) -> Any:
-    """Make a model of this configuration, if possible without memory for its parameters.
-
-    ``kind`` is the name of an Auto class. Raises RefusedError, which begins with ``what``, when no
-    model can be made from the configuration.
-    """
-    make = partial(getattr(transformers, kind).from_config, copy.deepcopy(config))
-    try:
-        with torch.device("meta"):
-            return make()
-    except Exception:  # as from a model that computes with values while it is made
-        with _refused_as(what):
-            return make()
 
 
 def has_weights(model: str) -> bool:
@@ -221,6 +151,7 @@ class FineTuning(Task):
     model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
     validation: str | None = flag(None, path, "FILE", "held-out data (every tenth sample)")
     test: str | None = flag(None, path, "FILE", "data for --eval-splits test")
+    checkpoint_activations: bool = switch("compute each block again in the backward pass")
 
     defaults: ClassVar = {"lr": 5e-5, "weight_decay": 0.01}
 
@@ -231,36 +162,17 @@ class FineTuning(Task):
         self.splits: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}  # of what was prepared
         self.labels: list[str] = []
-        self.pretrained = has_weights(self.model_name)
+        self.head = ""  # what is said of a last layer for other classes
         self.classes_saved = -1
         self.configure()
 
     def configure(self, **more: Any) -> None:
-        """Make the configuration, and check that a model can be made from it."""
+        """Make the configuration."""
         self.config = config_of(self.model_name, self.model_config, self.by_type(), **more)
-        flag = "name" if self.model_config == "{}" else "config"
-        asked = self.model_name if flag == "name" else self.model_config
-        model = model_on_meta(self._kind, self.config, f"--model-{flag}: {asked}")
-        self.parameters = sum(int(p.numel()) for p in model.parameters())
-        self.origin = self._origin(type(model).__name__)
 
     def by_type(self) -> dict[str, Any]:
         """Further fields for the configuration of a type, which no directory has."""
         return {}
-
-    def _origin(self, model_class: str) -> str:
-        """The origin of the weights, for a line on the run."""
-        if has_weights(self.model_name):
-            said, saved = f"weights of {self.model_name}", self.config.architectures
-            if saved and model_class not in saved:
-                self.pretrained = False
-                said += f" ({saved[0]}), and new ones for what a {model_class} has beside"
-            return said
-        said = f"random weights, of the type {self.model_name}, {self.parameters:,} parameters"
-        if self.parameters > LARGE:
-            changes = json.dumps(sizes_of(self.config))
-            said += f"; for a smaller model use --model-config '{changes}'"
-        return said
 
     def name_classes(self, names: list[str]) -> list[int]:
         """Name the classes that the model tells apart; returns the number of each of ``names``.
@@ -270,32 +182,30 @@ class FineTuning(Task):
         every = names_in(self.config)
         ordered = next(filter(None, (in_order_of(theirs, names) for theirs in every)), None)
         self.labels = ordered or names
-        theirs, head = every[-1] if every else [], ""
+        theirs = every[-1] if every else []
         if ordered is None and has_weights(self.model_name):
-            said = [
+            shown = [
                 textwrap.shorten(", ".join(of), WHY, placeholder=" ...") for of in (theirs, names)
             ]
-            self.pretrained = False
-            head = f", whose classes {said[0]} are taken for {said[1]}, in this order"
+            self.head = f", whose classes {shown[0]} are taken for {shown[1]}, in this order"
             if len(theirs) != len(names):
-                head = f" (for {said[0]}) with a new last layer for {said[1]}"
+                self.head = f" (for {shown[0]}) with a new last layer for {shown[1]}"
         self.classes_saved = self.config.num_labels
         numbers = {name: number for number, name in enumerate(self.labels)}
         by_number = dict(enumerate(self.labels))
         self.configure(num_labels=len(names), id2label=by_number, label2id=numbers)
-        self.origin += head
         return [numbers[name] for name in names]
 
     def describe(self) -> str:
-        """The amount in each split, and the origins of the data and the weights."""
+        """The amount in each split, and the origin of the data."""
         # Without "test": a run that is resumed to be tested may have had no such split.
         train, validation = self.amount("train"), self.amount("validation")
-        said = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
+        amounts = f"{train} to train on, {validation} held out ({self.facts['held_out']})"
         if self.labels:
-            said += f", {len(self.labels)} classes"
+            amounts += f", {len(self.labels)} classes"
         if broken := self.facts.get("broken_lines"):
-            said += f", {broken:,} rows have a line break inside quotes"
-        return f"{self.data}, sha256 {self.facts['digest']}: {said}; {self.origin}"
+            amounts += f", {broken:,} rows have a line break inside quotes"
+        return f"{self.data}, sha256 {self.facts['digest']}: {amounts}"
 
     def amount(self, split: str) -> str:
         """The amount in a split, as "1,000 tokens"."""
@@ -305,15 +215,18 @@ class FineTuning(Task):
         """Make the model, with the directory's weights or random ones, in float32 in any case."""
         auto = getattr(transformers, self._kind)
         if not has_weights(self.model_name):
+            self.origin = f"random weights, of the type {self.model_name}"
             self.config.dtype = torch.float32
-            return auto.from_config(self.config).float()
-        loaded, report = auto.from_pretrained(
-            self.model_name,
-            config=self.config,
-            local_files_only=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
+            with _refused_as(f"--model-config: {self.model_config}"):
+                return self.prepared_model(auto.from_config(self.config))
+        with _refused_as(f"--model-name: {self.model_name}"):
+            loaded, report = auto.from_pretrained(
+                self.model_name,
+                config=self.config,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
         # Only a last layer for other classes may have another shape.
         for name, saved, needed in report["mismatched_keys"]:
             if saved[0] != self.classes_saved or tuple(needed) != (len(self.labels), *saved[1:]):
@@ -321,8 +234,18 @@ class FineTuning(Task):
                     f"--model-config: {name} has the shape {tuple(saved)} in {self.model_name}, "
                     f"and {tuple(needed)} with these changes; leave them out"
                 )
-        self.pretrained = self.pretrained and not report["missing_keys"]
-        return loaded.float()
+        new = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
+        self.pretrained = not new and not self.head
+        self.origin = f"weights of {self.model_name}{self.head}"
+        if new:
+            self.origin += f", and new ones for {named(new)}"
+        return self.prepared_model(loaded)
+
+    def prepared_model(self, model: Any) -> Any:
+        """The model in float32, in whatever type the directory has it."""
+        if self.checkpoint_activations:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model.float()
 
     def dataset(self, split: str) -> Any:
         """Return the samples of a split. Raises RefusedError when there is no such split."""
@@ -366,10 +289,10 @@ class OnText(FineTuning):
         tokenizer = [file for file in place.glob("*") if file.suffix in TOKENIZER_FILES]
         source = {**asdict(self), "files": rows.fingerprint(*files, *tokenizer)}
         if not rows.is_prepared(directory, source):
-            splits = rows.read_splits(*files)
+            splits, held_out = rows.read_splits(*files)
             rows.begin_preparing(directory)
             facts = self.write(directory, splits)
-            facts["held_out"] = rows.origin_of_held_out(self.data, self.validation)
+            facts["held_out"] = held_out
             facts["broken_lines"] = sum(splits[one].broken_lines for one in rows.USED)
             facts["splits"] = list(splits)
             rows.finish_preparing(directory, source, facts, Path(self.data).parent)

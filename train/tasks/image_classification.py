@@ -147,8 +147,8 @@ class ImageClassification(scores.Classifier, FineTuning):
     def _colours(self) -> tuple[Sequence[float], Sequence[float]]:
         """The mean and the deviation of each colour, as the model's processor has them."""
         file = Path(self.model_name) / "preprocessor_config.json"
-        said = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        return said.get("image_mean", MEAN), said.get("image_std", DEVIATION)
+        saved = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return saved.get("image_mean", MEAN), saved.get("image_std", DEVIATION)
 
     def _names(self) -> list[str]:
         return self.labels
@@ -161,9 +161,9 @@ class ImageClassification(scores.Classifier, FineTuning):
         """Write the model in the form that from_pretrained reads."""
         super().export(model, directory)
         mean, deviation = self._colours()
-        said = {"image_mean": mean, "image_std": deviation, "size": {"shortest_edge": self.size}}
+        values = {"image_mean": mean, "image_std": deviation, "size": {"shortest_edge": self.size}}
         file = directory / "model" / "preprocessor_config.json"
-        file.write_text(json.dumps(said), encoding="utf-8")
+        file.write_text(json.dumps(values), encoding="utf-8")
 
 
 def find_splits(
@@ -181,8 +181,8 @@ def find_splits(
         inside = [root / name for name in names[split] if parted and (root / name).is_dir()]
         if split == "test" and typed is None and inside and "validation" not in places:
             split = "validation"
-        if found := [Path(typed)] if typed is not None else inside:
-            places[split] = found[0]
+        if given := [Path(typed)] if typed is not None else inside:
+            places[split] = given[0]
     splits = {split: _labelled(place) for split, place in places.items()}
     held_out = f"of {places.get('validation')}"
     if "validation" not in splits:
@@ -198,7 +198,7 @@ def find_splits(
 def _labelled(root: Path) -> list[tuple[str, str]]:
     """Each image below a directory, once, and its class; links are followed."""
     kinds = Image.registered_extensions()
-    found: list[tuple[str, str]] = []
+    labelled: list[tuple[str, str]] = []
     for folder in sorted(root.iterdir() if root.is_dir() else ()):
         images: dict[str, str] = {}
         seen: set[str] = set()
@@ -208,10 +208,10 @@ def _labelled(root: Path) -> list[tuple[str, str]]:
             seen.update(new.values(), [os.path.realpath(at)])
             files = (Path(at, n) for n in sorted(names) if n[0] != "." and folder.name[0] != ".")
             images |= {str(f.resolve()): folder.name for f in files if f.suffix.lower() in kinds}
-        found += images.items()
-    if not found:
+        labelled += images.items()
+    if not labelled:
         raise RefusedError(
             f"--data: {root} has no images in directories named after their classes, such as "
             f"{root / 'cat' / '1.jpg'}; use the path of one that has"
         )
-    return found
+    return labelled

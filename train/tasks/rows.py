@@ -86,31 +86,38 @@ class Rows(NamedTuple):
         return str(value)
 
 
-def read_splits(data: str, validation: str | None, test: str | None) -> dict[str, Rows]:
+Splits = dict[str, Rows]
+
+
+def read_splits(data: str, validation: str | None, test: str | None) -> tuple[Splits, str]:
     """Read the rows to train on, to validate with, and to test if there are any.
 
     The rows to validate with are from a second file, or the test split of a saved data set without
-    another, or one row in ten of the first file. Raises RefusedError when a file cannot be read or
-    a split is empty.
+    another, or one row in ten of the first file; their origin is returned in words. Raises
+    RefusedError when a file cannot be read or a split is empty.
     """
     splits = _read_saved(Path(data)) if Path(data).is_dir() else {"train": _read("data", data)}
     if validation is not None:
         splits["validation"] = _read("validation", validation)
-    if "test" in splits and "validation" not in splits:
-        splits["validation"] = splits.pop("test")
-    if test is not None:
-        splits["test"] = _read("test", test)
-    if "validation" not in splits:
+        held_out = f"of {validation}"
+    elif "validation" in splits or "test" in splits:
+        if "validation" not in splits:
+            splits["validation"] = splits.pop("test")
+        held_out = f"its split {Path(splits['validation'].file).name}"
+    else:
         every = splits["train"]
         splits["validation"] = every._replace(places=every.places[::HELD_OUT])
         trained = [place for place in every.places if place % HELD_OUT]
         splits["train"] = every._replace(places=trained)
+        held_out = f"one row in {HELD_OUT}"
+    if test is not None:
+        splits["test"] = _read("test", test)
     for name, rows in splits.items():
         if not rows.places:
             lines = rows.file.lower().endswith(".txt")
             more = "put an empty line between two texts" if lines else "use a larger file"
             raise RefusedError(f"--data: {data} leaves no rows for {name}; {more}")
-    return splits
+    return splits, held_out
 
 
 def _read(flag: str, name: str) -> Rows:
@@ -213,18 +220,6 @@ def _read_saved(path: Path) -> dict[str, Rows]:
     return {
         split: Rows.of(path / name, saved[name]) for split, name in names.items() if name in saved
     }
-
-
-def origin_of_held_out(data: str, validation: str | None) -> str:
-    """The origin of the rows to validate with, for a line on the run."""
-    if validation is not None:
-        return f"of {validation}"
-    listed = Path(data) / "dataset_dict.json"  # as save_to_disk writes it for several splits
-    saved = json.loads(listed.read_text(encoding="utf-8"))["splits"] if listed.exists() else []
-    for name in (*VALIDATION_NAMES, "test"):
-        if name in saved:
-            return f"its split {name}"
-    return f"one row in {HELD_OUT}"
 
 
 def order_of(labels: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ The measure is the word error rate of the text that the model generates.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,16 +150,15 @@ class Seq2Seq(OnText):
     def _texts(self, model: Any, batch: dict[str, Any]) -> tuple[list[str], list[str]]:
         """The reference texts of a batch, and the texts that the model generates for it."""
         labels = batch["labels"]
-        heard = model.generate(
+        ids = model.generate(
             **batch["sound"],
             max_new_tokens=self.length,
             num_beams=1,
             do_sample=False,
             use_cache=True,
         )
-        said = labels.masked_fill(labels == IGNORED, self.tokens.pad_token_id)
-        said, heard = (self.tokens.batch_decode(x, skip_special_tokens=True) for x in (said, heard))
-        return said, heard
+        decode = functools.partial(self.tokens.batch_decode, skip_special_tokens=True)
+        return decode(labels.masked_fill(labels == IGNORED, self.tokens.pad_token_id)), decode(ids)
 
     def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The word error rate: words to change, remove or insert, per word of the references."""
@@ -170,8 +170,8 @@ class Seq2Seq(OnText):
         batch = self.collate([self.splits["validation"][0]])
         device = next(model.parameters()).device
         sound = {name: value.to(device) for name, value in batch["sound"].items()}
-        said, heard = self._texts(model, {"sound": sound, "labels": batch["labels"]})
-        return f"said:  {said[0]}\nheard: {heard[0]}"
+        references, generated = self._texts(model, {"sound": sound, "labels": batch["labels"]})
+        return f"references:  {references[0]}\nheard: {generated[0]}"
 
     def export(self, model: Any, directory: Path) -> None:
         super().export(model, directory)

@@ -4,7 +4,6 @@ For each of them a module here has a function of its name, which returns the val
 this rank, in a fresh process that is bound as the arm says. It is imported late, with torch.
 """
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -51,11 +50,6 @@ MODULES = {
     **dict.fromkeys(("loader", "loader-pinned", "train"), "training"),
 }
 HELP = "\n".join(f"  {each.name:13} {each.about}, {each.unit}" for each in BUNDLED)
-
-
-def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """Sort the bundled training loop first, so that it is measured where time is short."""
-    return tuple(sorted(names, key=lambda name: name != "train"))
 
 
 def on(workload: Workload, has_devices: bool) -> Workload:

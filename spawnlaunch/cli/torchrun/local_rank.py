@@ -24,7 +24,7 @@ def advice(request: flags.Request, text: str) -> Iterator[str]:
     name, kind = names[0], "underscore" if "_" in names[0] else "hyphen"
     if given and given not in names:
         yield (
-            f"warning: {request.program.target} declares {name}, and is given {given}=N; type "
+            f"warning: {request.program.target} declares {name}, and is given {given}=N; use "
             f"--local-rank-arg {kind}"
         )
     words = (*request.program.args, *request.flags)
@@ -33,5 +33,5 @@ def advice(request: flags.Request, text: str) -> Iterator[str]:
         return
     yield (
         f"warning: {request.program.target} declares {name} and does not read LOCAL_RANK, so all "
-        f"ranks may take the first device; to give it {name}=N, type --local-rank-arg {kind}"
+        f"ranks may take the first device; to give it {name}=N, use --local-rank-arg {kind}"
     )

@@ -1,7 +1,8 @@
 """torchrun's flags that spawnlaunch lacks: accepted without effect, or with another flag's effect.
 
 A row is as in the table of `flags`, but its reader returns the note for a user who gives the flag,
-or None: nothing is lost. A flag with a row in `flags` needs none here, and that row counts.
+or None: nothing is lost. It raises ValueError where torchrun refuses the value too. A flag with a
+row in `flags` needs none here, and that row counts.
 
 Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.py of torch 2.13.
 """
@@ -9,9 +10,10 @@ Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from shlex import quote
 
-from spawnlaunch.cli import flags
-from spawnlaunch.cli.torchrun import readers
+from spawnlaunch.base import reading
+from spawnlaunch.cli import flags, values
 
 # All flags of torchrun, and the additional one of torch.distributed.launch.
 # fmt: off
@@ -28,6 +30,52 @@ TORCHRUN = (
 # fmt: on
 SHORT = ("-r", "-t")  # flags with a value that may follow without a space
 
+OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these always end a launch
+PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
+
+
+def seconds(text: str) -> None:
+    try:
+        float(text)
+    except ValueError:
+        values.seconds(text)  # raises ValueError with the words for the user
+
+
+def signals(text: str) -> str | None:
+    """Read names separated by commas; None where they are torchrun's default."""
+    names = [name.strip() for name in text.split(",")]
+    passed_on = [name for name in names if name in PASSED_ON]
+    if passed_on:
+        return (
+            f"{' and '.join(passed_on)} goes to the workers that catch it, and ends nothing; the "
+            f"launch goes on, where torchrun kills the workers after --shutdown-timeout"
+        )
+    others = [name for name in names if name not in OURS]
+    return f"{' and '.join(others)} is not passed on to the workers" if others else None
+
+
+def filters(text: str) -> str | None:
+    """Read words separated by commas; a double comma in a word means a comma."""
+    words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
+    given = [word for word in words if word]
+    if not given:
+        return None
+    each = " ".join(f"-e {quote(word)}" for word in given)
+    return (
+        "there is no filtered log; with --log-dir DIR all lines are kept, and these found by "
+        f"grep -rhF {each} DIR"
+    )
+
+
+def no_plugin(text: str) -> None:
+    """Accept only the plug-in "default", which is torchrun's own."""
+    if text == "default":
+        return
+    raise ValueError(
+        f"{reading.excerpt(text)} is a plug-in of torchrun's, which is not loaded; leave it out, "
+        "and name the files with --log-dir, a template as in --log-dir logs/{host}/{rank}"
+    )
+
 
 def _row(
     name: str,
@@ -41,15 +89,15 @@ def _row(
 
 _METHODS = dict.fromkeys(("spawn", "fork", "forkserver"))
 _ROWS = [
-    _row("--monitor-interval", readers.seconds),  # the end of a worker is an event
+    _row("--monitor-interval", seconds),  # the end of a worker is an event
     _row("--start-method", _METHODS),  # only for functions, which torchrun's command never starts
-    _row("--event-log-handler", readers.anything),  # --result writes how each rank ended
-    _row("--signals-to-handle", readers.signals),
+    _row("--event-log-handler", lambda _: None),  # --result writes how each rank ended
+    _row("--signals-to-handle", signals),
     _row("--run-path", {}, alone=""),  # no difference for the script, only for its process
     _row("--use-env", {}, alone="", field="local_rank_arg"),
-    _row("--duplicate-stdout-filters", readers.filters),
-    _row("--duplicate-stderr-filters", readers.filters),
-    _row("--logs-specs", readers.no_plugin),
+    _row("--duplicate-stdout-filters", filters),
+    _row("--duplicate-stderr-filters", filters),
+    _row("--logs-specs", no_plugin),
 ]
 FLAGS = {row.name: row for row in _ROWS}
 

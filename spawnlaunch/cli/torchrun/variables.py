@@ -63,8 +63,9 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
         if flag.read:
             yield flag, value, name
         elif not reading.is_number(value):
-            raise errors.UsageError(f"{name}={reading.excerpt(value)} is neither 1 nor 0; type "
-                                    f"unset {name}, or export {name}=1")  # fmt: skip
+            raise errors.UsageError(
+                f"{name}={reading.excerpt(value)} is not 1 or 0; unset {name}, or export {name}=1"
+            )
         elif int(value):
             yield flag, None, name
 

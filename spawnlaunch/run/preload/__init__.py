@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spawnlaunch.base import errors, events, fatal, machine, say, signals
+from spawnlaunch.base import errors, events, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
@@ -55,7 +55,7 @@ class Image:
         except OSError as error:
             raise errors.UsageError(
                 f"--preload {self.modules}: cannot start a process that imports it: "
-                f"{fatal.words(error)}"
+                f"{say.describe_refusal(error)}"
             ) from None
         theirs.close()
         self._socket.settimeout(ANSWER_S)
@@ -64,12 +64,11 @@ class Image:
         """Wait until the import has ended, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
-        while not rules.cause and (rules.is_suspended or not self._has_answered()):
+        while not rules.cause and (
+            rules.is_suspended or not (proc.has_ended(self.pid) or _is_readable(self._socket))
+        ):
             loop.turn()
         loop.forget(fd)
-
-    def _has_answered(self) -> bool:
-        return proc.has_ended(self.pid) or _is_readable(self._socket)
 
     def failure(self) -> tuple[int, str] | None:
         """Return why the import failed, once the image has answered: an exit status, and a message.
@@ -84,7 +83,7 @@ class Image:
         code = self._end()
         return failures.exit_status(code) or 1, (
             f"--preload {self.modules}: the process that imports it "
-            f"{failures.how_it_ended(code)}; leave it "
+            f"{failures.end_in_words(code)}; leave it "
             "out, and import it in the script"
         )
 
@@ -105,7 +104,7 @@ class Image:
         try:
             self._send((worker, list(ends)), list(ends.values()))
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._named(error) from None
 
     def _send(self, message: object, fds: Sequence[int] = ()) -> None:
         _send(self._socket, message, fds, partial(self._await, select.POLLOUT))
@@ -139,13 +138,13 @@ class Image:
                 raise ConnectionResetError
         except OSError as error:
             machine.kill(self.pid, signal.SIGKILL)  # so its forks become our children
-            return [], failed or self._lost(error)
+            return [], failed or self._named(error)
         now = machine.monotonic()
         for code in (-pid for pid in pids if pid < 0):
             failed = OSError(code, os.strerror(code))
         return [(pid, now) for pid in pids if pid > 0], failed
 
-    def _lost(self, error: OSError) -> OSError:
+    def _named(self, error: OSError) -> OSError:
         """Return the same error, or another for the end or the silence of the image."""
         if not isinstance(error, (ConnectionError, TimeoutError)):
             return error
@@ -177,7 +176,7 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         status = forked.status_of(leaving)
     except BaseException as error:
         if become:
-            status = fatal.end(error, " in the image")
+            status = say.fatal(error, " in the image")
         else:
             forked.print_exception(error)
     finally:
@@ -212,7 +211,7 @@ def _deliver(
         _send(ours, pids)
         status = 0
     except BaseException as error:
-        status = fatal.end(error, " in the image")
+        status = say.fatal(error, " in the image")
     finally:
         machine.exit_now(status)
 
@@ -272,7 +271,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(content), fds
 
 
-def _is_readable(one: socket.socket, within_s: float = 0.0) -> bool:
+def _is_readable(one: socket.socket) -> bool:
     poller = machine.poll()
     poller.register(one, select.POLLIN)
-    return bool(events.patient_poll(poller, within_s))
+    return bool(events.patient_poll(poller, 0.0))

@@ -51,7 +51,7 @@ def _import(modules: Sequence[str]) -> None:
         try:
             import_module(name)
         except ImportError as error:
-            if _of_theirs(error):
+            if _user_part(error):
                 print_exception(error)
             raise errors.UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
@@ -62,7 +62,7 @@ def _import(modules: Sequence[str]) -> None:
 def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
-    OpenBLAS takes its number of threads once, at the import: that of the first worker.
+    A library that takes its number of threads once, at its import, gets that of the first worker.
     Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
     modules = launch.request.preload
@@ -103,10 +103,12 @@ def _take_on(worker: launches.Worker) -> None:
     inherited = dict(os.environ)
     os.environ.clear()
     os.environ.update(worker.environ)
-    told = worker.environ
-    who = {name: told[name] for name in (environment.MARK, *identity.RANKS) if name in told}
-    machine.show_environment({**who, **environment.changes(told, inherited), **told})
-    named = [os.path.abspath(path) for path in told.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environ = worker.environ
+    shown = {name: environ[name] for name in (environment.MARK, *identity.RANKS) if name in environ}
+    machine.show_environment({**shown, **environment.changes(environ, inherited), **environ})
+    named = [
+        os.path.abspath(path) for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    ]
     sys.path.sort(key=lambda path: path not in named)  # before Python's own: not so in the launcher
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
@@ -204,20 +206,18 @@ def status_of(leaving: SystemExit) -> int:
 
 def print_exception(error: BaseException) -> None:
     """Print the traceback without our frames, and those of the import system above the worker's."""
-    theirs = _of_theirs(error)
+    theirs = _user_part(error)
     sys.excepthook(type(error), error.with_traceback(theirs), theirs)
 
 
-def _of_theirs(error: BaseException) -> TracebackType | None:
+def _user_part(error: BaseException) -> TracebackType | None:
     """The part of the traceback that begins in the user's code."""
+    begins = ("<frozen ", os.path.dirname(__file__))
+    ends = (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
     traceback = error.__traceback__
-    while traceback is not None and _is_ours(traceback.tb_frame.f_code.co_filename):
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not path.startswith(begins) and not path.endswith(ends):
+            break
         traceback = traceback.tb_next
     return traceback
-
-
-def _is_ours(path: str) -> bool:
-    beside = os.path.dirname(__file__)
-    return path.startswith(("<frozen ", beside)) or path.endswith(
-        (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
-    )

@@ -1,9 +1,8 @@
 """The state of imported libraries that forks inherit: threads, devices, random numbers.
 
 A fork takes one thread along. A lock or a device that another thread held at that moment is lost in
-the child. Threads that end before a fork and are started again when they are needed, as those of
-OpenBLAS (its pthread_atfork handlers), are no danger: another fork, of a child that ends at once,
-shows which they are.
+the child. Threads that end before a fork and are started again when they are needed (by handlers of
+pthread_atfork(3)) are no danger: another fork, of a child that ends at once, shows which they are.
 
 Python's random and numpy's legacy generator are seeded at their import, torch's default generators
 when the library is loaded, and multiprocessing draws a key. A worker that is forked draws all of
@@ -25,7 +24,6 @@ from spawnlaunch.node import proc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
     from typing import Any
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
@@ -91,10 +89,14 @@ class Seeded(records.NamedTuple):
 def seeded_since(before: tuple[Any, ...]) -> Seeded:
     """Return what the import has seeded; `before` is the state of random before the import."""
     now = random.getstate()
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy, torch, is_numpy_seeded = sys.modules.get("numpy"), sys.modules.get("torch"), False
+    if numpy is not None:
+        generator = numpy.random.get_bit_generator()
+        is_fresh = type(generator) is numpy.random.MT19937 and generator.seed_seq is not None
+        is_numpy_seeded = not is_fresh
     return Seeded(
         random=None if _is_later(before[1][:WORDS], now[1][:WORDS]) else now,
-        numpy=numpy is not None and _is_numpy_seeded(numpy),
+        numpy=is_numpy_seeded,
         torch=torch is not None and torch.initial_seed() < LEAST_ENTROPY,
     )
 
@@ -117,11 +119,6 @@ def draw_anew(seeded: Seeded) -> None:
     uuid = sys.modules.get("uuid")
     if uuid is not None:
         uuid.__dict__.update(_node=None, _last_timestamp=None)  # drawn where there is no MAC
-
-
-def _is_numpy_seeded(numpy: ModuleType) -> bool:
-    generator = numpy.random.get_bit_generator()
-    return type(generator) is not numpy.random.MT19937 or generator.seed_seq is None
 
 
 def _is_later(before: Sequence[int], now: Sequence[int]) -> bool:

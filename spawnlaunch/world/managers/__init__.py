@@ -17,22 +17,22 @@ from __future__ import annotations
 
 from spawnlaunch.world import identity
 
-# A variable that the manager needs, its module and its name there. A launch imports a module only
+# A variable that the manager needs, its module and its class there. A launch imports a module only
 # where the variable of one of its managers is set.
 ORDER = (
-    ("OMPI_COMM_WORLD_RANK", "mpi", "OPENMPI"),
-    ("PMI_RANK", "mpi", "HYDRA"),
-    ("FLUX_TASK_RANK", "flux", "FLUX"),
-    ("SLURM_STEP_ID", "slurm", "STEP"),
-    ("PALS_RANKID", "pals", "PALS"),
-    ("PET_NNODES", "kubeflow", "KUBEFLOW"),
-    ("RANK", "platform", "PLATFORM"),
-    ("JOB_COMPLETION_INDEX", "indexed", "KUBERNETES"),
-    ("SLURM_JOB_ID", "slurm", "SHELL"),
-    ("PBS_JOBID", "pbs", "PBS"),
-    ("JOB_ID", "gridengine", "GRIDENGINE"),
-    ("LSB_JOBID", "lsf", "LSF"),
-    ("OAR_JOB_ID", "oar", "OAR"),
+    ("OMPI_COMM_WORLD_RANK", "tasks", "OpenMpi"),
+    ("PMI_RANK", "tasks", "Hydra"),
+    ("FLUX_TASK_RANK", "tasks", "Flux"),
+    ("SLURM_STEP_ID", "slurm", "Step"),
+    ("PALS_RANKID", "tasks", "Pals"),
+    ("PET_NNODES", "pods", "Kubeflow"),
+    ("RANK", "pods", "Platform"),
+    ("JOB_COMPLETION_INDEX", "pods", "Kubernetes"),
+    ("SLURM_JOB_ID", "slurm", "Shell"),
+    ("PBS_JOBID", "hosts", "Pbs"),
+    ("JOB_ID", "hosts", "GridEngine"),
+    ("LSB_JOBID", "hosts", "Lsf"),
+    ("OAR_JOB_ID", "hosts", "Oar"),
 )
 
 # By the name of the process that starts tasks on a node: its manager, and the variable in which it
@@ -53,15 +53,19 @@ BROKER = "flux-broker"
 
 def around(environ: identity.Environ) -> list[identity.Manager]:
     """The managers with their variable of ORDER set, innermost first; others may be missing."""
-    return [load(module, name) for variable, module, name in ORDER if environ.get(variable)]
+    return [
+        load(module, name)(environ) for variable, module, name in ORDER if environ.get(variable)
+    ]
 
 
 def detect(environ: identity.Environ) -> list[identity.Manager]:
     """The managers with all needed variables set, the innermost first."""
-    return [manager for manager in around(environ) if manager.is_present(environ)]
+    return [manager for manager in around(environ) if manager.is_present()]
 
 
-def load(module: str, name: str) -> identity.Manager:
-    """Import a manager. `__import__`: -X importtime does not show imports of importlib."""
-    manager: identity.Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
+def load(module: str, name: str) -> type[identity.Manager]:
+    """Import a manager's class; importlib's imports would not be in -X importtime."""
+    manager: type[identity.Manager] = getattr(
+        __import__(f"{__name__}.{module}", fromlist=(name,)), name
+    )
     return manager

@@ -51,7 +51,7 @@ class Calls:
         process = self._running
         return self._kernel.look_at_clock(process) - process.uncounted_s
 
-    def lose(self, gap_s: float) -> None:
+    def exclude(self, gap_s: float) -> None:
         self._running.uncounted_s += gap_s
 
     def time(self) -> float:

@@ -4,6 +4,18 @@ import helper
 import torch
 
 
+class Points:
+    def __init__(self, count, slope):
+        self.count, self.slope = count, slope
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        x = torch.tensor([index / self.count])
+        return x, helper.line(x, self.slope)
+
+
 class Line:
     def __init__(self, slope: float = 2.0, points: int = 96, name: str | None = None):
         self.slope, self.points = slope, points
@@ -12,17 +24,7 @@ class Line:
         return torch.nn.Linear(1, 1)
 
     def dataset(self, split):
-        class Points:  # no other process knows this class by name
-            def __len__(self):
-                return count
-
-            def __getitem__(self, index):
-                x = torch.tensor([place(index)])
-                return x, helper.line(x, slope)
-
-        place = lambda index: index / count
-        count, slope = self.points if split == "train" else 7, self.slope
-        return Points()
+        return Points(self.points if split == "train" else 7, self.slope)
 
     def loss(self, model, batch):
         x, y = batch
@@ -33,3 +35,6 @@ class Stuck(Line):
     def __init__(self):
         super().__init__()
         self.lock = threading.Lock()
+
+    def collate(self, samples):  # which has the task, and so the lock
+        return torch.utils.data.default_collate(samples)

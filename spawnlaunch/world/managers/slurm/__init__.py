@@ -124,19 +124,19 @@ def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
         return []
     needed: list[str] = []
     if is_step(environ):
-        until, needed = ("slurm", "STEP"), [*NEEDED]
+        until, needed = ("slurm", "Step"), [*NEEDED]
         if request.master_addr is None and request.rdzv_endpoint is None:
             needed.append(STEP_NODELIST)
         if request.local_world_size is None and not environ.get(GLOBAL_IDS):
             needed.append(STEP_TASKS_PER_NODE)
     elif any(map(environ.get, OF_A_SHELL)):
-        until, needed = ("slurm", "SHELL"), [*SHELL.needs, JOB_NODES]
+        until, needed = ("slurm", "Shell"), [*Shell.needs, JOB_NODES]
     lost = [name for name in needed if not environ.get(name)]
     if not lost:
         return []
     rows = [row[1:] for row in managers.ORDER]
-    inner = (managers.load(*row) for row in rows[: rows.index(until)] if row != ("slurm", "STEP"))
-    return [] if any(manager.is_present(environ) for manager in inner) else lost
+    inner = (managers.load(*row) for row in rows[: rows.index(until)] if row != ("slurm", "Step"))
+    return [] if any(manager(environ).is_present() for manager in inner) else lost
 
 
 def started_by() -> str:
@@ -149,56 +149,11 @@ def started_by() -> str:
     return title.partition("[")[2].partition("]")[0]
 
 
-def tasks_listed(environ: identity.Environ) -> identity.Fact | None:
-    """The number of this node's ranks, as SLURM_GTIDS lists them."""
-    ids = environ.get(GLOBAL_IDS, "")
-    return identity.Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}") if ids else None
-
-
-def tasks_of_this_node(environ: identity.Environ) -> identity.Fact | None:
-    """The number of tasks on this node: its entry of SLURM_STEP_TASKS_PER_NODE."""
-    counts, node = environ.get(STEP_TASKS_PER_NODE), identity.number(NODEID, environ)
-    if not counts or node is None or environ.get(HET_SIZE):
-        return None
-    tasks = _read(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
-    return identity.Fact(
-        tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
-    )
-
-
-def _first_in_hostfile(environ: identity.Environ) -> str | None:
-    """The first host of SLURM_HOSTFILE; None where srun did not use it: `srun -w` overrules it.
-
-    All tasks must come to the same host, so each compares the whole file with the whole step.
-    """
-    path, tasks = environ.get(HOSTFILE), identity.number(STEP_TASKS, environ)
-    if not path or tasks is None:
-        return None
-    names = lists.hosts_of_tasks(path, min(tasks.value, lists.MAX_HOSTS))
-    in_file: dict[str, int] = {}
-    for name in names:
-        in_file[name] = in_file.get(name, 0) + 1
-    nodes = hosts_of(STEP_NODELIST, environ)
-    each = (n for n, times in read_runs(STEP_TASKS_PER_NODE, environ) for _ in range(times))
-    return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
-
-
 def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     """The first host of the list in the variable `name`."""
     return identity.Fact(
         _read(lists.first_host, name, environ), f"first host of {name}={environ[name]}"
     )
-
-
-def of_components(name: str, environ: identity.Environ) -> list[str]:
-    """The variants of the variable `name` for each component of a heterogeneous job, in order.
-
-    srun of Slurm 22.05 writes PACK where the manual page says HET.
-    """
-    size = identity.number(HET_SIZE, environ)
-    groups = range(min(size.value, MOST_GROUPS) if size else 0)
-    names = (f"{name}_{word}_GROUP_{i}" for i in groups for word in ("PACK", "HET"))
-    return [*filter(environ.get, names)]
 
 
 def job_and_step(environ: identity.Environ) -> identity.Fact | None:
@@ -211,32 +166,9 @@ def job_and_step(environ: identity.Environ) -> identity.Fact | None:
     return identity.Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
 
 
-def shell_nodes(environ: identity.Environ) -> identity.Fact | None:
-    """The number of nodes that a shell could use: the job's, or the step's under `srun --pty`."""
-    return identity.number(STEP_NODES if is_step(environ) else JOB_NODES, environ)
-
-
-def shell_tasks(environ: identity.Environ) -> identity.Fact | None:
-    """The number of tasks that the job was asked for, or the step under `srun --pty`."""
-    return identity.number(STEP_TASKS if is_step(environ) else JOB_TASKS, environ)
-
-
-def is_outside(environ: identity.Environ, hostname: str) -> bool:
-    """Whether a job's shell runs on none of the job's nodes, as salloc's on a login node."""
-    if environ.get(NODENAME):
-        return False
-    nodes = hosts_of(JOB_NODELIST, environ)
-    return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
-
-
 def hosts_of(name: str, environ: identity.Environ) -> list[str]:
     """The hosts in a variable's list; an empty list where it is not set."""
     return _read(lists.expand, name, environ) if environ.get(name) else []
-
-
-def read_runs(name: str, environ: identity.Environ) -> list[tuple[int, int]]:
-    """Pairs (tasks or CPUs per node, number of nodes) in a variable; empty where it is not set."""
-    return _read(lambda said: list(lists.runs(said)), name, environ) if environ.get(name) else []
 
 
 def _read(read: Callable[..., T], name: str, environ: identity.Environ, *arguments: Any) -> T:
@@ -244,15 +176,9 @@ def _read(read: Callable[..., T], name: str, environ: identity.Environ, *argumen
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
-        alone = " and --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
-        line = f"{name} cannot be read: {error}; type unset {name}{alone}, or correct it"
+        alone = " and use --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
+        line = f"{name} cannot be read: {error}; unset {name}{alone}, or correct it"
         raise errors.UsageError(line) from None
-
-
-def _count(name: str, environ: identity.Environ) -> int:
-    """The number in a variable such as `8` or `8(x2)`; 0 where it is not there."""
-    count = environ.get(name, "").partition("(")[0]
-    return int(count) if reading.is_number(count) else 0
 
 
 class Slurm(identity.Manager):
@@ -260,41 +186,41 @@ class Slurm(identity.Manager):
 
     has_task_variables = True
 
-    def step_devices(self, environ: identity.Environ) -> identity.Fact | None:
+    def size(self) -> tuple[identity.Fact | None, identity.Fact | None]:
+        """The number of nodes and of tasks of the job, or of the step that this process is in."""
+        names = (STEP_NODES, STEP_TASKS) if is_step(self.environ) else (JOB_NODES, JOB_TASKS)
+        nodes, tasks = (identity.number(self.environ, name) for name in names)
+        return nodes, tasks
+
+    def step_devices(self) -> identity.Fact | None:
         """The whole step's devices on this node; a control group does not renumber them.
 
         Under --gpus-per-task it is only the task's own device.
         """
         with suppress(cpuset.CpuSetError):
-            if numbers := sorted(cpuset.parse(environ.get(STEP_GPUS, ""))):
+            if numbers := sorted(cpuset.parse(self.environ.get(STEP_GPUS, ""))):
                 return identity.Fact(numbers, STEP_GPUS)
         return None
 
-    def masks(self, environ: identity.Environ) -> identity.Fact | None:
+    def masks(self) -> identity.Fact | None:
         """The masks of the tasks on this node, by local rank; more tasks start the list again."""
-        words, kind = filter(None, environ.get(MASKS[1], "").split(",")), environ.get(MASKS[2], "")
+        _, masks, kind = (self.environ.get(name, "") for name in MASKS)
         parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
         with suppress(cpuset.CpuSetError):
-            if found := [*map(parse, words)]:
+            if found := [*map(parse, filter(None, masks.split(",")))]:
                 return None if "ldom" in kind else identity.Fact(found, MASKS[1])
         return None
 
-    def wider(
-        self,
-        node: hardware.Node,
-        environ: identity.Environ,
-        tasks: int,
-        near: cpuset.CpuSet,
-        is_free: bool,
-    ) -> str:
+    def wider(self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool) -> str:
         """Return how to start with more CPUs than the mask has; "" where Slurm has not set it.
 
         Slurm 22.05 binds a step with a part of a node to that part in spite of --cpu-bind=none, and
         exports a mask: there SLURM_CPUS_ON_NODE, the step's CPUs, is no more than the mask.
         """
-        step, allowed, given = _count(CPUS_ON_NODE, environ), node.cpus_allowed, self.masks(environ)
+        step, of_job = (self._count(name) for name in (CPUS_ON_NODE, JOB_CPUS_PER_NODE))
+        allowed, given = node.cpus_allowed, self.masks()
         has_more = is_free and (not step or step > len(allowed))
-        can_unbind = has_more and environ.get(MASKS[2], "none") != "none"
+        can_unbind = has_more and self.environ.get(MASKS[2], "none") != "none"
         is_ours = any(mask <= allowed for mask in given.value) if given else can_unbind or not step
         if has_more and not is_ours:
             return ""
@@ -302,20 +228,23 @@ class Slurm(identity.Manager):
         if can_unbind:
             first = "" if near else f"with srun {more}, or, in a job that has more CPUs, "
             return f"{first}with srun --cpu-bind=none"
-        if near and _count(JOB_CPUS_PER_NODE, environ) < len(node.cpus_online):
+        if near and of_job < len(node.cpus_online):
             return (
                 "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
             )
-        step_too = f"with srun {more}, or " if STEP_ID in environ else ""
+        step_too = f"with srun {more}, or " if STEP_ID in self.environ else ""
         return f"{step_too}in a job with more cores: sbatch {more} or --exclusive"
 
-    def default_grace_s(self, environ: identity.Environ) -> identity.Fact | None:
-        """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
-        return identity.Fact(GRACE_S, "Slurm") if environ.get(NODENAME) else None
+    def _count(self, name: str) -> int:
+        """The number in a variable such as `8` or `8(x2)`; 0 where it is not there."""
+        count = self.environ.get(name, "").partition("(")[0]
+        return int(count) if reading.is_number(count) else 0
 
-    def as_task(
-        self, world: identity.World, i: int, environ: identity.Environ
-    ) -> dict[str, object]:
+    def default_grace_s(self) -> identity.Fact | None:
+        """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
+        return identity.Fact(GRACE_S, "Slurm") if self.environ.get(NODENAME) else None
+
+    def as_task(self, world: identity.World, i: int) -> dict[str, object]:
         """Return Slurm's variables for worker `i`, as if srun had started it as a task.
 
         They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's
@@ -339,27 +268,18 @@ class Slurm(identity.Manager):
             "SLURM_DISTRIBUTION": "block",
             **dict.fromkeys((*MASKS, "SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
         }
-        for name in (
-            CPUS_PER_TASK,
-            "SLURM_GPUS_PER_TASK",
-        ):  # the launcher was given all of the node's
-            count = environ.get(name, "")
-            others[name] = int(count) // n if reading.is_number(count) and int(count) >= n else None
+        for name in (CPUS_PER_TASK, "SLURM_GPUS_PER_TASK"):  # of which the launcher has the node's
+            others[name] = self._count(name) // n or None
         if world.mode == identity.LOCAL:  # in a step that may have other nodes
             others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
-            if here := environ.get(NODENAME):
+            if here := self.environ.get(NODENAME):
                 others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
-        return ours | {name: value for name, value in others.items() if name in environ}
+        return ours | {name: value for name, value in others.items() if name in self.environ}
 
-    def launchers_line(self, environ: identity.Environ, command: str) -> str:
+    def start_line(self, command: str, n: int) -> str:
         from spawnlaunch.world.managers.slurm import srun
 
-        return srun.per_node(environ, command)
-
-    def tasks_line(self, environ: identity.Environ, command: str, n: int) -> str:
-        from spawnlaunch.world.managers.slurm import srun
-
-        return srun.per_rank(environ, command)
+        return srun.start_line(self, command, n)
 
 
 class Step(Slurm):
@@ -369,81 +289,102 @@ class Step(Slurm):
     kind = identity.TASKS
     needs = (JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID)
     knows_host = True
-    why_no_rank_0_host = (
-        "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, and no "
-        f"{HOSTFILE} that fits it can be read here"
-    )
+    rank_from = (PROCID,)
+    world_size_from = (STEP_TASKS, JOB_TASKS)
+    local_rank_from = (LOCALID,)
+    node_rank_from = (NODEID,)
+    nnodes_from = (STEP_NODES, JOB_NODES)
 
-    def is_present(self, environ: identity.Environ) -> bool:
-        return super().is_present(environ) and not is_shell(environ)
+    def is_present(self) -> bool:
+        return super().is_present() and not is_shell(self.environ)
 
-    def rank(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.number(PROCID, environ)
+    def why_silent(self, question: str) -> str:
+        if question != "rank_0_host":
+            return super().why_silent(question)
+        return (
+            "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, and no "
+            f"{HOSTFILE} that fits it can be read here"
+        )
 
-    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.numbers((STEP_TASKS, JOB_TASKS), environ)
+    def local_world_size(self) -> identity.Fact | None:
+        """The number of this node's ranks in SLURM_GTIDS, or this node's entry of the counts."""
+        if ids := self.environ.get(GLOBAL_IDS, ""):
+            return identity.Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}")
+        counts, node = self.environ.get(STEP_TASKS_PER_NODE), self.node_rank()
+        if not counts or node is None or self.environ.get(HET_SIZE):
+            return None
+        tasks = _read(lists.tasks_on, STEP_TASKS_PER_NODE, self.environ, node.value)
+        why = f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
+        return identity.Fact(tasks, why)
 
-    def local_rank(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.number(LOCALID, environ)
+    def own_host(self) -> identity.Fact | None:
+        return identity.text(self.environ, NODENAME)
 
-    def local_world_size(self, environ: identity.Environ) -> identity.Fact | None:
-        return tasks_listed(environ) or tasks_of_this_node(environ)
-
-    def node_rank(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.number(NODEID, environ)
-
-    def nnodes(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.numbers((STEP_NODES, JOB_NODES), environ)
-
-    def own_host(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.text(NODENAME, environ)
-
-    def rank_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+    def rank_0_host(self) -> identity.Fact | None:
         """The host of task 0: that of node 0, except under an arbitrary distribution.
 
         Each component of a heterogeneous step has its own distribution, so that not all tasks know
         that of task 0. They all use node 0; task 0, which knows its own host, checks that in
-        `master`.
+        `master`. Under an arbitrary distribution it is the first host of SLURM_HOSTFILE, if srun
+        used that: `srun -w` overrules it. All tasks must come to the same host, so each compares
+        the whole file with the whole step.
         """
-        arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
-        if not arbitrary or environ.get(HET_SIZE):
-            return self.node_0_host(environ)
-        name = _first_in_hostfile(environ)
-        why = f"first host of {HOSTFILE} (arbitrary distribution)"
-        return identity.Fact(name, why) if name else None
+        environ, size = self.environ, self.world_size()
+        is_arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+        if not is_arbitrary or environ.get(HET_SIZE):
+            return self.node_0_host()
+        most = min(size.value, lists.MAX_HOSTS) if size else 0
+        tasks_in_file: dict[str, int] = {}
+        for name in lists.hosts_of_tasks(environ.get(HOSTFILE, ""), most):
+            tasks_in_file[name] = tasks_in_file.get(name, 0) + 1
+        if not tasks_in_file or tasks_in_file != self._tasks_by_node():
+            return None
+        first = next(iter(tasks_in_file))
+        return identity.Fact(first, f"first host of {HOSTFILE} (arbitrary distribution)")
 
-    def node_0_host(self, environ: identity.Environ) -> identity.Fact | None:
+    def _tasks_by_node(self) -> dict[str, int]:
+        """The number of tasks of the step on each of its nodes."""
+        if not self.environ.get(STEP_TASKS_PER_NODE):
+            return {}
+        runs = _read(lambda text: [*lists.runs(text)], STEP_TASKS_PER_NODE, self.environ)
+        each = (tasks for tasks, times in runs for _ in range(times))
+        return dict(zip(hosts_of(STEP_NODELIST, self.environ), each, strict=False))
+
+    def node_0_host(self) -> identity.Fact | None:
         """The host of SLURM_NODEID 0: the first of the step's list.
 
-        In a heterogeneous step it is the first of the first component that takes part.
+        In a heterogeneous step it is the first of the first component that takes part. srun of
+        Slurm 22.05 writes PACK into the names of a component's variables, where srun(1) has HET.
         """
-        nodes = environ.get(STEP_NODELIST)
-        if not nodes:
+        environ = self.environ
+        if not (nodes := environ.get(STEP_NODELIST)):
             return None
-        in_step = set(hosts_of(STEP_NODELIST, environ)) if environ.get(HET_SIZE) else set()
-        for name in of_components(JOB_NODELIST, environ) if in_step else ():
-            for host in hosts_of(name, environ):
-                if host in in_step:
+        size = identity.number(environ, HET_SIZE)
+        in_step = set(hosts_of(STEP_NODELIST, environ)) if size else set()
+        for i in range(min(size.value, MOST_GROUPS) if size else 0):
+            for name in (f"{JOB_NODELIST}_PACK_GROUP_{i}", f"{JOB_NODELIST}_HET_GROUP_{i}"):
+                host = next((host for host in hosts_of(name, environ) if host in in_step), "")
+                if host:
                     why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
                     return identity.Fact(host, why)
         return first_of(STEP_NODELIST, environ)
 
-    def node_names(self, environ: identity.Environ) -> identity.Fact | None:
+    def node_names(self) -> identity.Fact | None:
         """The names of the step's nodes."""
-        nodes = hosts_of(STEP_NODELIST, environ)
+        nodes = hosts_of(STEP_NODELIST, self.environ)
         return identity.Fact(nodes, STEP_NODELIST) if nodes else None
 
-    def job(self, environ: identity.Environ) -> identity.Fact | None:
-        return job_and_step(environ)
+    def job(self) -> identity.Fact | None:
+        return job_and_step(self.environ)
 
-    def reserved_port(self, environ: identity.Environ) -> identity.Fact | None:
+    def reserved_port(self) -> identity.Fact | None:
         """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
-        port = environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
+        port = self.environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
         if not port:
             return None
         if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
             raise errors.UsageError(
-                f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; type --master-port N"
+                f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; use --master-port N"
             )
         return identity.Fact(int(port), RESERVED_PORTS)
 
@@ -452,20 +393,22 @@ class Shell(Slurm):
     """A shell of a job: a person's, or a batch script."""
 
     name = "a shell of a Slurm job"
+    kind = identity.HOSTS
     needs = (JOB_ID, JOB_NODELIST)
     has_steps = True
+    job_from = (JOB_ID,)
 
-    def is_present(self, environ: identity.Environ) -> bool:
-        return super().is_present(environ) and is_shell(environ)
+    def is_present(self) -> bool:
+        return super().is_present() and is_shell(self.environ)
 
-    def nnodes(self, environ: identity.Environ) -> identity.Fact | None:
-        return shell_nodes(environ)
+    def nnodes(self) -> identity.Fact | None:
+        return self.size()[0]
 
-    def world_size(self, environ: identity.Environ) -> identity.Fact | None:
-        return shell_tasks(environ)
+    def world_size(self) -> identity.Fact | None:
+        return self.size()[1]
 
-    def job(self, environ: identity.Environ) -> identity.Fact | None:
-        return identity.text(JOB_ID, environ)
-
-
-STEP, SHELL = Step(), Shell()
+    def is_outside(self, hostname: str) -> bool:
+        """Whether this shell runs on none of the job's nodes, as salloc's on a login node."""
+        nodes = [] if self.environ.get(NODENAME) else hosts_of(JOB_NODELIST, self.environ)
+        here = hostname.partition(".")[0]
+        return bool(nodes) and here not in (node.partition(".")[0] for node in nodes)

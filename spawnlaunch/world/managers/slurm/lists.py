@@ -31,6 +31,8 @@ SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelo
 
 from __future__ import annotations
 
+from itertools import islice
+
 from spawnlaunch.base import reading
 
 TYPE_CHECKING = False
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 MAX_HOSTS = 1_000_000  # beyond any machine; expand() of a mistyped range must not eat the memory
 MAX_BRACKETS = 32  # in one name; Slurm itself nests far fewer
-WHITE_SPACE = str.maketrans(" \t\n", ",,,")
 
 
 class ListError(ValueError):
@@ -58,23 +59,13 @@ def first_host(text: str) -> str:
 
 def expand(text: str) -> list[str]:
     """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
-    if (total := count(text)) > MAX_HOSTS:
+    found = [*islice(hosts(text), MAX_HOSTS + 1)]
+    if len(found) > MAX_HOSTS:
         raise ListError(
-            f"host list {reading.excerpt(text)} names {total} hosts, more than {MAX_HOSTS}; look "
-            "for a range with a digit too many"
+            f"host list {reading.excerpt(text)} names more than {MAX_HOSTS} hosts; look for a "
+            "range with a digit too many"
         )
-    return list(hosts(text))
-
-
-def count(text: str) -> int:
-    """Count the hosts of a list from the ends of its ranges. Raises ListError."""
-    total = 0
-    for _, brackets in _entries(text):
-        product = 1
-        for bracket in brackets:
-            product *= sum(len(numbers) for numbers, _ in _ranges(text, bracket))
-        total += product
-    return total
+    return found
 
 
 def hosts(text: str) -> Iterator[str]:
@@ -107,39 +98,37 @@ def _combinations(text: str, brackets: list[Bracket]) -> Iterator[list[str]]:
 
 def _entries(text: str) -> Iterator[Entry]:
     """Cut the list at commas and spaces outside brackets; like Slurm, skip empty entries."""
-    flat, position, is_empty = text.translate(WHITE_SPACE) + ",", 0, True
-    while position < len(flat):
-        entry, position = _entry(text, flat, position)
-        if entry != ([""], []):
-            is_empty = False
-            yield entry
+    outside: list[str] = []
+    brackets: list[Bracket] = []
+    begin, opening, is_empty = 0, -1, True
+    for i, character in enumerate(text + ","):
+        if opening >= 0 and character == "]":
+            brackets.append((opening + 1, text[opening + 1 : i]))
+            begin, opening = i + 1, -1
+        elif opening >= 0 and character == "[":
+            break
+        elif opening < 0 and character == "]":
+            raise _error(text, i, "this ] closes no [; remove it, or open it: gpu[1-3]")
+        elif opening < 0 and character in "[, \t\n":
+            outside.append(text[begin:i])
+            begin = i + 1
+            if character == "[":
+                opening = i
+                if len(brackets) == MAX_BRACKETS:
+                    why = "too many brackets in a name; put commas between hosts"
+                    raise _error(text, i, why)
+                continue
+            if outside != [""]:
+                is_empty = False
+                yield outside, brackets
+            outside, brackets = [], []
+    if opening >= 0:
+        raise _error(text, opening, "this [ is not closed; close it: gpu[1-3]")
     if is_empty:
         raise ListError(
             f"host list {reading.excerpt(text)} names no host; a host list reads like gpu7 or "
             "gpu[1-3,5]"
         )
-
-
-def _entry(text: str, flat: str, position: int) -> tuple[Entry, int]:
-    """The entry at `position`, and where the next begins. `flat` has commas for white space."""
-    outside: list[str] = []
-    brackets: list[Bracket] = []
-    while True:
-        comma = flat.index(",", position)
-        opening = flat.find("[", position, comma)
-        end = comma if opening < 0 else opening
-        if (stray := flat.find("]", position, end)) >= 0:
-            raise _error(text, stray, "this ] closes no [; remove it, or open it: gpu[1-3]")
-        outside.append(flat[position:end])
-        if opening < 0:
-            return (outside, brackets), comma + 1
-        closing = flat.find("]", opening)
-        if closing < 0 or "[" in flat[opening + 1 : closing]:
-            raise _error(text, opening, "this [ is not closed; close it: gpu[1-3]")
-        if len(brackets) == MAX_BRACKETS:
-            raise _error(text, opening, "too many brackets in a name; put commas between hosts")
-        brackets.append((opening + 1, text[opening + 1 : closing]))
-        position = closing + 1
 
 
 def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
@@ -150,12 +139,9 @@ def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
         first, dash, last = ends.partition("-")
         digits = (first, last if dash else first, step if colon else "1")
         if not all(map(reading.is_number, digits)) or not int(digits[2]) or (colon and not dash):
-            raise _error(
-                text,
-                position,
-                f"{reading.excerpt(item)} is no number, of at most 18 digits, and no range of "
-                "numbers; write gpu[1-3,5], or gpu[0-8:4] for every fourth",
-            )
+            why = f"{reading.excerpt(item)} is not a number of at most {reading.MAX_DIGITS} digits "
+            why += "or a range; write gpu[1-3,5], or gpu[0-8:4] for every fourth"
+            raise _error(text, position, why)
         low, high, stride = map(int, digits)
         if high < low:
             raise _error(text, position, f"{item} runs backwards; write [{last}-{first}]")
@@ -183,8 +169,8 @@ def runs(counts: str) -> Iterator[tuple[int, int]]:
         tasks, bracket, nodes = entry.partition("(x")
         nodes = (nodes[:-1] if nodes.endswith(")") else "") if bracket else "1"
         if not (reading.is_number(tasks) and reading.is_number(nodes) and int(nodes)):
-            why = f"{reading.excerpt(entry)} is neither a count nor a repeated count; write "
-            why += "2(x3),1 for 2 tasks on each of three nodes, then 1"
+            why = f"{reading.excerpt(entry)} is not a count; write 2(x3),1 for 2 tasks on each of "
+            why += "three nodes, then 1"
             raise _error(counts, position, why, "tasks per node")
         yield int(tasks), int(nodes)
         position += len(entry) + 1
@@ -202,21 +188,16 @@ def hosts_of_tasks(path: str, tasks: int) -> list[str]:
     []
     """
     found: list[str] = []
-    try:
-        for host, times in _each_host(reading.file_text(path) or ""):
-            found += [host] * min(times, tasks)
-            if len(found) >= min(tasks, MAX_HOSTS):
-                return found[:tasks]
-    except ListError:
-        return []
-    return found
-
-
-def _each_host(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each host of a SLURM_HOSTFILE with its number of ranks. Raises ListError."""
-    for line in text.splitlines():
+    for line in (reading.file_text(path) or "").splitlines():
         words = line.partition("#")[0]
-        for outside, brackets in _entries(words) if words.strip() else ():
-            outside[-1], _, times = outside[-1].partition("*")
-            for host in _hosts_of(words, (outside, brackets)):
-                yield host, int(times) if reading.is_number(times) else 1
+        try:
+            for outside, brackets in _entries(words) if words.strip() else ():
+                outside[-1], _, times = outside[-1].partition("*")
+                n = int(times) if reading.is_number(times) else 1
+                for host in _hosts_of(words, (outside, brackets)):
+                    found += [host] * min(n, tasks)
+                    if len(found) >= tasks:
+                        return found[:tasks]
+        except ListError:
+            return []
+    return found

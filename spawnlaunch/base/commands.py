@@ -1,10 +1,33 @@
-"""Print a page on stdout or one line about an error, for the programs beside the launcher."""
+"""What the commands beside the launcher share: the parser of their words, pages and errors."""
 
+import argparse
 import contextlib
 import errno
 import os
 import signal
 import sys
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of the arguments after `python -m NAME`; it shows its description unchanged."""
+
+    def __init__(self, name: str, description: str | None, **options: Any) -> None:
+        super().__init__(
+            prog=f"python -m {name}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
+        )
+        self.name = name
+
+    def print_help(self, _: object = None) -> NoReturn:
+        """Print the help page and exit; the status is 74 where it cannot be written."""
+        raise SystemExit(print_page(self.format_help(), self.name))
+
+    def error(self, message: str) -> NoReturn:
+        print_error(f"{message}; run {self.prog} --help", self.name)
+        raise SystemExit(2)
 
 
 def print_page(text: str, program: str, *, is_closed: bool = False) -> int:
