@@ -8,9 +8,8 @@ import time
 import traceback
 from collections import Counter
 
-from tests.multinode.mutants import MUTANTS, Mutant
+from tests.multinode.mutants import MUTANTS, found_by
 from tests.multinode.simulation import Simulation
-from tests.support import edits
 
 
 def main() -> int:
@@ -48,17 +47,6 @@ def main() -> int:
     seconds = time.process_time() - began
     print(f"{args.seeds} seeds, {events} events, {seconds:.1f} s CPU, {broken} broken")
     return int(broken > 0)
-
-
-def found_by(seeds: range, mutant: Mutant) -> int | None:
-    """The first seed that finds a fault in the rules."""
-    with edits.instead(mutant.codes):
-        for seed in seeds:
-            try:
-                Simulation(seed).run()
-            except (AssertionError, ValueError, IndexError, KeyError, TypeError):
-                return seed
-    return None
 
 
 if __name__ == "__main__":

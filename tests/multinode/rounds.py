@@ -26,13 +26,13 @@ WORKER = (
     "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 8; exec sleep 1"
 )
 FLAGS = ("--lost-after=2", "--failure-grace=1", "--grace=2", "--nproc=1")
-CONF = "--rdzv-conf=last_call_timeout=5,join_timeout=45"  # that is for more than may be lost
-AGAIN = ("--max-restarts=3", "--return-timeout=3")  # nobody comes back
+CONF = "--rdzv-conf=last_call_timeout=5,join_timeout=15"  # nobody comes back
+AGAIN = ("--max-restarts=3", CONF)
 MODES = {
     "once": ("--nnodes=4",),
     "again": ("--nnodes=4", *AGAIN),
-    "spare": ("--nnodes=3", "--spares=1", *AGAIN, CONF),
-    "elastic": ("--nnodes=3:4", *AGAIN, CONF),
+    "spare": ("--nnodes=3", "--spares=1", *AGAIN),
+    "elastic": ("--nnodes=3:4", *AGAIN),
 }
 DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1)
 KINDS = ("worker", "worker", "worker", "launcher", "guard", "node", "cable", "signal")
@@ -101,9 +101,9 @@ class Round:
             return STOPPED, f"the launcher on node{host} got SIGTERM"
         if host != "a" and not works:
             return 0, ""
-        if self.mode == "once":
-            return LOST, "the hub was lost" if host == "a" else f"node{host} was lost"
-        return LOST, "still missing: the hub at" if host == "a" else f"still missing: node{host}"
+        if host == "a":
+            return LOST, "the hub was lost"
+        return LOST, f"node{host} was lost" if self.mode == "once" else f"still missing: node{host}"
 
     def break_worker(self, host: str) -> None:
         signum = self.random.choice(DEATHS)
