@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.multinode.mutants import MUTANTS, Mutant
+from tests.multinode.mutants import MUTANTS, Mutant, found_by
 from tests.multinode.simulation import Simulation
 
 SEEDS, STEP = 600, 100
