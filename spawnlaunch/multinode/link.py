@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0  # for connection and handshake; each further attempt has twice as long
 LONG_S = 20.0  # the most that an attempt has: a hub to which thousands connect at once is busy
 TURN_S = 0.25
-HURRY_S = 4.5  # for name servers to answer, after the launcher got a signal to end
 
 
 class Endpoint(records.NamedTuple):
@@ -112,8 +111,6 @@ class Link:
         self._sock: socket.socket | None = None  # that is being connected
         self._lookup: lookup.Lookup | None = None  # the look-up that is under way
         self._patience_s = CONNECT_S
-        self._until: float | None = None  # when to stop waiting for name servers
-        self._error = OSError()  # of the last attempt
         # Addresses still to try, the first being tried; and whether a host refused a connection.
         self._ways, self._is_nobody = [], False  # type: tuple[list[lookup.Found], bool]
 
@@ -143,38 +140,22 @@ class Link:
             elif not found:
                 self._lookup = lookup.Lookup(partial(lookup.find, (endpoint.host,), port))
                 self._loop.watch(self._lookup.fd, self._looked_up)
-                self._loop.alarm(self._too_late, self._left_s())
         except OSError as error:
-            self._none(error)
-            return
-        if found:
-            self._try(found)
-
-    def hurry(self) -> None:
-        """Limit the look-up to HURRY_S, as the launcher got a signal, which the hub should hear."""
-        self._until = self._until or machine.monotonic() + HURRY_S
-        if self._lookup:
-            self._loop.alarm(self._too_late, self._left_s())
-
-    def _left_s(self) -> float | None:
-        return self._until and max(0.0, self._until - machine.monotonic())
+            self._fail_by(error)
+        else:
+            if found:
+                self._try(found)
 
     def _looked_up(self) -> None:
         assert self._lookup
         asked, self._lookup = self._lookup, None
         self._loop.forget(asked.fd)
-        self._loop.alarm(self._too_late, None)
         try:
             found = asked.found()
         except OSError as error:
-            self._none(error)
+            self._fail_by(error)
         else:
             self._try(found)
-
-    def _none(self, error: OSError) -> None:
-        """Handle this error from the event loop, not within `connect`."""
-        self._error = error.with_traceback(None)
-        self._loop.alarm(self._not_found, 0.0)
 
     def _try(self, found: list[lookup.Found]) -> None:
         self._ways = [
@@ -192,7 +173,7 @@ class Link:
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, os.strerror(code))
         except OSError as error:
-            self._none(error)
+            self._fail_by(error)
             return
         self._sock = sock
         self._loop.watch(sock.fileno(), self._reached, select.POLLOUT)
@@ -215,7 +196,6 @@ class Link:
         if stream:
             stream.drop()
         self._loop.alarm(self._too_late, None)
-        self._loop.alarm(self._not_found, None)
         if self._lookup:
             self._loop.forget(self._lookup.fd)
             self._lookup.end()
@@ -225,9 +205,9 @@ class Link:
             self._sock.close()
             self._sock = None
 
-    def _not_found(self) -> None:
-        why = self._error.strerror or str(self._error)
-        self._fail(why, is_there=self._error.errno == errno.ECONNREFUSED)
+    def _fail_by(self, error: OSError) -> None:
+        why = error.strerror or str(error)
+        self._fail(why, is_there=error.errno == errno.ECONNREFUSED)
 
     def _too_late(self) -> None:
         is_there = self._stream is not None
@@ -262,11 +242,10 @@ class Link:
             self._loop.alarm(self._too_late, None)
             sock.close()
             code = code or errno.ECONNREFUSED
-            self._fail(os.strerror(code), is_there=code == errno.ECONNREFUSED)
+            self._fail_by(OSError(code, os.strerror(code)))
             return
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=False)
         self._stream = Stream(self._loop, sock, wire, self._heard, self._ended, self._ready)
-        self._stream.begin()
 
     def _ready(self) -> None:
         self._loop.alarm(self._too_late, None)

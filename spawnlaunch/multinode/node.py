@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         """The connection to the hub."""
 
         def connect(self) -> None: ...
-        def hurry(self) -> None: ...
         def say(self, report: Report | None) -> None:
             """Send a Report; None: a beat, which the hub answers."""
 
@@ -168,7 +167,6 @@ class Node:
 
     def signalled(self, number: int, now: float) -> None:
         """Note a signal to this launcher that ends the launch; the hub decides for all nodes."""
-        self._link.hurry()
         is_again = self.report.leaving > 0
         self._change(leaving=self.report.leaving or number, is_hurried=is_again)
         self._left_at = self._retry_at = now

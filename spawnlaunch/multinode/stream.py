@@ -56,14 +56,12 @@ class Stream:
         self._events = 0
         self._is_closing = False
         self._watch(select.POLLIN)
+        if self.wire.out:  # the first line of the handshake is a node's
+            self._send(self.wire.take())
 
     @property
     def is_open(self) -> bool:
         return self._sock.fileno() >= 0
-
-    def begin(self) -> None:
-        """Send the first line of the handshake, when the connection exists."""
-        self._send(self.wire.take())
 
     def say(self, message: Report | Order | None) -> None:
         """Send a message, now or as soon as the peer reads; None: a beat."""

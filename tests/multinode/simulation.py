@@ -84,8 +84,6 @@ class Host:
     def connect(self) -> None:
         self.sim.connect(self)
 
-    def hurry(self) -> None: ...
-
     def say(self, report: Report | None) -> None:
         if self.connection:
             self.sim.send(self.connection, "up", report)
