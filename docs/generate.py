@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.report import GOAL
 from docs import numa_table
 from spawnlaunch.cli.flags import FLAGS, Flag
-from spawnlaunch.cli.manual import EXAMPLES, SECTIONS
+from spawnlaunch.cli.manual import SECTIONS
 from spawnlaunch.cli.torchrun import names, variables
 from tests import machines
 from tests.machines.tree import build
@@ -37,10 +37,8 @@ EXPLAINED = {
         of_flags.ROWS,
         """script 'no.py'
 torchrun is a launcher
---lr
 --nproc 4
 no GPU is visible here
-CUDA_VISIBLE_DEVICES=2,3
 CUDA_VISIBLE_DEVICES=-1
 this is WSL
 the CPUs '40'
@@ -53,10 +51,7 @@ in task mode there is none""",
 2 nodes (SLURM_JOB_NUM_NODES)
 SLURM_JOB_ID is missing
 no list of hosts (PBS_NODEFILE
-no list of hosts (PE_HOSTFILE
-no list of hosts (LSB_HOSTS
 exports no world size
-exports no local world size
 PMI_RANK says rank 7
 exports no number of pods
 exports no host of its first pod
@@ -72,6 +67,21 @@ cannot be with 2 nodes""",
     ),
 }
 
+# Of launches that have begun: the errors whose cause is in the machine or on other nodes.
+IN_TABLE = (
+    "SPAWNLAUNCH_TOKEN has",
+    "the launchers cannot meet",
+    "the record broke off",
+    "cannot make the directory",
+    "--preload",
+    "the system refuses",
+    "20 workers need",
+    "the launcher at which",
+    "cannot start",
+    "cannot write to stdout",
+    "--debug 1",
+)
+
 FLAGS_HEAD = """\
 # Flags
 
@@ -84,15 +94,6 @@ All flags of the launcher, as `python -m spawnlaunch --help` shows them.
 - A flag marked **launcher** needs a launcher that stays above its workers. It is refused if the
   resource manager has started one task per rank.
 - A variable sets its flag, as under torchrun. A typed flag wins over the variable.
-"""
-FLAGS_END = """\
-## Examples
-
-```
-{}
-```
-
-See also [exit statuses](statuses.md).
 """
 ERRORS_HEAD = """\
 # Errors and remedies
@@ -136,7 +137,7 @@ def flags() -> Iterator[str]:
         yield "| flag | what it does | variable |\n|---|---|---|"
         yield from (_row(flag) for flag in FLAGS if flag.section == section)
         yield ""
-    yield FLAGS_END.format(EXAMPLES.strip())
+    yield "See also [exit statuses](statuses.md).\n"
 
 
 def _row(flag: Flag) -> str:
@@ -170,7 +171,7 @@ def errors() -> Iterator[str]:
                 )
     yield "## Start and run\n"
     yield ERRORS_COLUMNS
-    yield from map(_error, of_the_run.ROWS)
+    yield from (_error(row) for row in of_the_run.ROWS if row.seen.startswith(IN_TABLE))
     yield ""
 
 

@@ -44,8 +44,8 @@ HEAD = """\
 
 How the default of spawnlaunch differs from `torchrun --numa-binding`.
 `python -m docs.generate` makes this page: it applies the documented rules of torchrun 2.13 and the
-launcher's default to {machines} machines of the tests, of which sites and vendors publish
-{published}.
+launcher's default to {machines} machines of the tests. The table has the {published} of them that
+sites and vendors publish.
 
 On each machine one launcher starts all ranks, in several situations: with all devices or some, in
 any order; with a mask of all CPUs, without the first core of each L3 group, of one hardware thread
@@ -225,12 +225,13 @@ def page() -> Iterator[str]:
     sums: dict[str, Counter[str]] = {policy: Counter() for policy in POLICIES}
     for machine in every:
         found = counted(machine)
-        yield _row(f"{machine.name}, {len(situations(machine))}", found)
+        if machine in machines.ALL:
+            yield _row(f"{machine.name}, {len(situations(machine))}", found)
         for policy, name in worse(found):
             reasons.append(f"- {machine.name}, {policy}, {name}: {REASONS[machine.name, name]}.")
         for policy in POLICIES:
             sums[policy] += found[policy]
-    yield _row(f"all, {sum(len(situations(machine)) for machine in every)}", sums)
+    yield _row(f"all {len(every)}, {sum(len(situations(machine)) for machine in every)}", sums)
     yield ""
     yield from reasons or [f"In each cell {OURS} is at least as good as torchrun."]
     yield ""

@@ -49,10 +49,10 @@ DEBUG = (
 
 def run(*words: str) -> int:
     """Run a command line of the launcher; the result is its exit status."""
-    _tell_how_to_debug(words)
+    _print_how_to_debug(words)
     # The function is that of multiprocessing, which has no other one either.
-    own: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    command = (sys.executable, *own, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = (sys.executable, *options, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
     status, _ = run_child(command, PASSED_ON, close_fds=False)
     return status if status >= 0 else 128 - status
 
@@ -91,11 +91,11 @@ def unfollowed() -> AbstractContextManager[None]:
     return within
 
 
-def tell_unfollowed(remedy: str) -> None:
+def print_unfollowed(remedy: str) -> None:
     """Print that the ranks are not followed, where a debugger would have followed them."""
     if FOLLOWS in sys.modules and not isinstance(os.fork, BuiltinFunctionType):
-        said = "the debugger of this process does not follow the ranks; to debug one,"
-        print(f"spawnlaunch: {said} {remedy}", file=sys.stderr, flush=True)
+        line = "the debugger of this process does not follow the ranks; to debug one,"
+        print(f"spawnlaunch: {line} {remedy}", file=sys.stderr, flush=True)
 
 
 def _target(stream: TextIO | None, first: TextIO | None, fd: int) -> int | None:
@@ -125,8 +125,8 @@ def _caught(passed_on: Iterable[int]) -> Iterator[events.SignalPipe | None]:
     ignores_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
     if ignores_children:  # then no end of a child could be waited for
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    kept = (signal.SIG_IGN, None)
-    heeded = {each for each in passed_on if signal.getsignal(each) not in kept}
+    untouched = (signal.SIG_IGN, None)
+    heeded = {each for each in passed_on if signal.getsignal(each) not in untouched}
     pipe = events.SignalPipe(heeded - set(blocked))
     try:
         yield pipe
@@ -214,18 +214,18 @@ def _give_back(ear: events.Ear, is_apart: bool) -> None:
 
 def _stop(pipe: events.SignalPipe) -> None:
     """Do what the signal would have done without us: as a rule it stops this process."""
-    ours = signal.signal(signal.SIGTSTP, pipe.before[signal.SIGTSTP])
+    handler = signal.signal(signal.SIGTSTP, pipe.before[signal.SIGTSTP])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
     signal.raise_signal(signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
-    signal.signal(signal.SIGTSTP, ours)
+    signal.signal(signal.SIGTSTP, handler)
 
 
-def _tell_how_to_debug(words: tuple[str, ...]) -> None:
+def _print_how_to_debug(words: tuple[str, ...]) -> None:
     """Print how to debug one of the ranks, where a debugger follows this process."""
-    given, program = parsing.read_flags(words, lenient=True)
-    names = {flag.name for flag, _, _ in given}
+    typed, program = parsing.read_flags(words, lenient=True)
+    names = {flag.name for flag, _, _ in typed}
     if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:
         module = ("-m",) if "-m" in names else ()
         line = shlex.join([*flags.HERE.split(), *DEBUG, *module, *program])
-        tell_unfollowed(f"run {line} and attach to its port")
+        print_unfollowed(f"run {line} and attach to its port")

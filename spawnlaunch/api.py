@@ -121,7 +121,7 @@ def launch(
     its notes. On KeyboardInterrupt the workers are stopped before it is raised; a second one kills
     them.
     """
-    given = words_of({"nproc": nproc, **flags}, WORKER)
+    words = words_of({"nproc": nproc, **flags}, WORKER)
     with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
         try:
             sending.send(function, args, directory)
@@ -129,11 +129,11 @@ def launch(
             raise refused.with_traceback(None) from refused.__cause__
         ended = os.path.join(directory, sending.ENDED)
         if flags.get("result") is None:
-            given.insert(0, f"--result={ended}")
+            words.insert(0, f"--result={ended}")
         else:
             ended = os.path.abspath(flags["result"])
-        apart.tell_unfollowed(DEBUG)
-        command = (sys.executable, LAUNCHER, str(os.getpid()), directory, *given, directory)
+        apart.print_unfollowed(DEBUG)
+        command = (sys.executable, LAUNCHER, str(os.getpid()), directory, *words, directory)
         try:
             status, interrupts = apart.run_child(
                 command, {signal.SIGINT}, is_apart=True, stdin=subprocess.DEVNULL
@@ -154,9 +154,9 @@ def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
     and command.
     Raises UsageError.
     """
-    given = words_of({"nproc": nproc, **flags}, "--explain=json", WORKER)
+    words = words_of({"nproc": nproc, **flags}, "--explain=json", WORKER)
     try:
-        walk.walk(given, dict(os.environ), (), frozenset())
+        walk.walk(words, dict(os.environ), (), frozenset())
     except table.Page as explained:
         page: dict[str, Any] = json.loads(str(explained))
         return page
@@ -186,14 +186,14 @@ def current_world() -> CurrentWorld | None:
 
 
 def _number(name: str, otherwise: int | None) -> int:
-    said = os.environ.get(name, "")
-    if not said and otherwise is not None:
+    text = os.environ.get(name, "")
+    if not text and otherwise is not None:
         return otherwise
-    if not is_number(said):
+    if not is_number(text):
         raise UsageError(
-            f"{name}={excerpt(said)} is not a whole number; unset {name}, or correct it"
+            f"{name}={excerpt(text)} is not a whole number; unset {name}, or correct it"
         )
-    return int(said)
+    return int(text)
 
 
 # Keyword arguments as words of a command line, by the launcher's table of flags

@@ -20,8 +20,8 @@ def main(blocked: frozenset[int], *before: str) -> int:
     After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
     """
     argv = (*before, *sys.argv[1:])
-    kept = (signal.SIG_IGN, None)
-    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in kept}
+    untouched = (signal.SIG_IGN, None)
+    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in untouched}
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     try:
         try:

@@ -26,31 +26,31 @@ class Explanation(records.NamedTuple):
     warnings: Sequence[str]
 
 
-def page(it: Explanation) -> str:
+def page(explanation: Explanation) -> str:
     """The output of --explain.
 
     Where the outputs of several tasks are brought together, rank 0 prints the text, and the others
     print single lines, which may come in any order.
     """
-    launch = it.launch
-    how, environ = launch.request.explain, launch.environ
-    if how == "json":
+    launch = explanation.launch
+    form, environ = launch.request.explain, launch.environ
+    if form == "json":
         import json
 
-        return json.dumps(as_json(it))
-    if how == "svg":
+        return json.dumps(as_json(explanation))
+    if form == "svg":
         from spawnlaunch.watch import drawing
 
-        told = as_json(it)
-        return drawing.picture(told["node"], told["workers"], launch.host)
+        content = as_json(explanation)
+        return drawing.picture(content["node"], content["workers"], launch.host)
     if launch.resolution.world.rank > 0 and shared_errors.daemon_of_many(environ):
-        return "\n".join(_lines_of_other_ranks(it))
-    return "\n".join(_text(it, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
+        return "\n".join(_lines_of_other_ranks(explanation))
+    return "\n".join(_text(explanation, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
 
 
-def as_json(it: Explanation) -> dict[str, Any]:
+def as_json(explanation: Explanation) -> dict[str, Any]:
     """The explanation for programs: the records of the launch, field by field."""
-    resolution, node = it.launch.resolution, it.launch.node
+    resolution, node = explanation.launch.resolution, explanation.launch.node
     sources = {
         name: {"value": fact.value, "source": fact.source, "lost": _plain(fact.rejected)}
         for name, fact in resolution.sources.items()
@@ -61,14 +61,14 @@ def as_json(it: Explanation) -> dict[str, Any]:
         "sources": sources,
         "node": {
             **_plain(node),
-            "cpus_allowed": cpuset.format(it.launch.plan.allowed),
+            "cpus_allowed": cpuset.format(explanation.launch.plan.allowed),
             "quota": _plain(node.quota),
             "cores": len(node.cores),
             "siblings": _plain(node.cores),
             "devices": [{"index": each.number, **_plain(each)} for each in node.devices],
         },
-        "workers": [_worker(worker, it) for worker in it.workers],
-        "warnings": [*it.warnings],
+        "workers": [_worker(worker, explanation) for worker in explanation.workers],
+        "warnings": [*explanation.warnings],
     }
 
 
@@ -81,13 +81,13 @@ def _plain(value: Any) -> Any:
     return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
-def _worker(worker: launches.Worker, it: Explanation) -> dict[str, Any]:
+def _worker(worker: launches.Worker, explanation: Explanation) -> dict[str, Any]:
     binding = worker.binding
-    device = None if binding.device is None else it.launch.node.devices[binding.device]
+    device = None if binding.device is None else explanation.launch.node.devices[binding.device]
     return {
         "rank": worker.rank,
         "local_rank": worker.local_rank,
-        "env": environment.changes(worker.environ, it.launch.environ),
+        "env": environment.changes(worker.environ, explanation.launch.environ),
         "command": [*worker.command],
         **_plain(binding),
         "device": device and {"index": device.number, "address": device.address},
@@ -95,22 +95,23 @@ def _worker(worker: launches.Worker, it: Explanation) -> dict[str, Any]:
     }
 
 
-def _text(it: Explanation, colour: bool) -> Iterator[str]:
+def _text(explanation: Explanation, colour: bool) -> Iterator[str]:
     """The explanation for people, line by line."""
-    resolution, plan = it.launch.resolution, it.launch.plan
+    launch = explanation.launch
+    resolution, plan = launch.resolution, launch.plan
     world = resolution.world
     yield from _lines_of_sources(resolution)
-    yield from _lines_of_limits(it.launch.node)
+    yield from _lines_of_limits(launch.node)
     if resolution.gathering:
         yield meeting.described(resolution.gathering)
     yield ""
     bindings, unknown = plan.bindings, ""
     if world.is_task and world.local_world_size > 1:
         bindings, unknown = neighbours.bindings_of_all(
-            it.launch.request, it.launch.node, it.launch.seen, resolution, plan.bindings[0]
+            launch.request, launch.node, launch.seen, resolution, plan.bindings[0]
         )
     allowed = plan.allowed.union(*(binding.cpus for binding in bindings))
-    yield picture.picture(it.launch.node, bindings, allowed, colour)
+    yield picture.picture(launch.node, bindings, allowed, colour)
     if unknown:
         yield ""
         yield f"the other local ranks of {world.local_world_size} are not drawn: {unknown}"
@@ -119,29 +120,29 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
     if srun:
         yield ""
         yield f"the same with srun: {srun}"
-    yield from _lines_of_workers(it)
-    if len(it.workers) < world.world_size:
+    yield from _lines_of_workers(explanation)
+    if len(explanation.workers) < world.world_size:
         yield ""
         others = "tasks" if world.is_task else "launchers"
         yield f"other {others} say a line for each of their ranks; all of it with --explain=json"
-    if it.warnings:
+    if explanation.warnings:
         yield ""
-        yield from (f"warning: {errors.one_line(warning)}" for warning in it.warnings)
+        yield from (f"warning: {errors.one_line(warning)}" for warning in explanation.warnings)
 
 
-def _lines_of_workers(it: Explanation) -> Iterator[str]:
+def _lines_of_workers(explanation: Explanation) -> Iterator[str]:
     """The command and variables that all workers share, then those of each worker."""
-    made = []
-    for worker in it.workers:
-        changes = environment.changes(worker.environ, it.launch.environ)
+    blocks = []
+    for worker in explanation.workers:
+        changes = environment.changes(worker.environ, explanation.launch.environ)
         variables = (f"    {name}={value}" for name, value in changes.items())
-        made.append([f"    {join(worker.command)}", *variables])
-    common = [line for line in made[0] if all(line in lines for lines in made[1:])]
-    if len(made) > 1:
+        blocks.append([f"    {join(worker.command)}", *variables])
+    common = [line for line in blocks[0] if all(line in lines for lines in blocks[1:])]
+    if len(blocks) > 1:
         yield from ("", "each worker", *common)
-    for worker, lines in zip(it.workers, made, strict=True):
-        yield from ("", starting.worker_line(worker, it.launch.node))
-        yield from (line for line in lines if len(made) == 1 or line not in common)
+    for worker, lines in zip(explanation.workers, blocks, strict=True):
+        yield from ("", starting.worker_line(worker, explanation.launch.node))
+        yield from (line for line in lines if len(blocks) == 1 or line not in common)
 
 
 def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
@@ -165,11 +166,11 @@ def _lines_of_limits(node: hardware.Node) -> Iterator[str]:
         yield f"{'quota of CPUs':16}  {node.quota.cpus:<20.3g}  {node.quota.path}"
 
 
-def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
-    resolution, host = it.launch.resolution, it.launch.host
-    for worker in it.workers:
-        yield starting.worker_line(worker, it.launch.node, host)
+def _lines_of_other_ranks(explanation: Explanation) -> Iterator[str]:
+    resolution, host = explanation.launch.resolution, explanation.launch.host
+    for worker in explanation.workers:
+        yield starting.worker_line(worker, explanation.launch.node, host)
     if resolution.world.local_rank == 0:
-        for scope, text in it.launch.notices:
+        for scope, text in explanation.launch.notices:
             if scope == say.NODE:
                 yield f"warning: {host}: {text}"

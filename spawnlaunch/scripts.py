@@ -45,8 +45,8 @@ def main(argv: Sequence[str]) -> int:
 def _purpose(path: Path) -> str:
     """The first sentence of the comment at the top of a script, up to a colon."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    said = " ".join(line[2:] for line in lines if line.startswith("# "))
-    return re.split(r"[.:] ", said, maxsplit=1)[0]
+    comment = " ".join(line[2:] for line in lines if line.startswith("# "))
+    return re.split(r"[.:] ", comment, maxsplit=1)[0]
 
 
 if __name__ == "__main__":

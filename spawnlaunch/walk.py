@@ -16,7 +16,7 @@ from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
 from spawnlaunch.node import hardware, vendors, visible
-from spawnlaunch.workers import launches, starting
+from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ def plan(
     return starting.complete(launches.Launch(
         request=request, resolution=resolution, environ=environ, hostname=hostname,
         plan=bind_ranks(request, machine, seen, resolution), held_port=held_port, seen=seen,
-        node=machine, scratch=starting.scratch_path(environ), argv=tuple(argv),
+        node=machine, scratch=files.scratch_path(environ), argv=tuple(argv),
         closed=tuple(closed), blocked=blocked, group=os.getpgrp(),
     ))  # fmt: skip
 
@@ -109,8 +109,8 @@ def go(launch: launches.Launch) -> int:
     from spawnlaunch import explaining
     from spawnlaunch.watch import begin, journal
 
-    told = explaining.as_json(explaining.Explanation(launch, workers, warnings))
-    with begin.recorded(launch, told) as pipe:
+    explained = explaining.as_json(explaining.Explanation(launch, workers, warnings))
+    with begin.recorded(launch, explained) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
         return front.run(launch, workers, observers)
 

@@ -10,7 +10,7 @@ if __package__:
         if sys.path[0] in ("", os.getcwd()):
             sys.path.append(sys.path.pop(0))
     except OSError:
-        pass  # main() reports a directory that has been deleted
+        pass  # the working directory has been deleted
 else:
     # Started by path, and again in every child that multiprocessing spawns. Then sys.path begins
     # with this directory, whose task.py, data.py and run.py would pass for top-level modules; and
@@ -33,24 +33,7 @@ else:
     sys.modules["spawnlaunch"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["spawnlaunch"])
 
-from spawnlaunch.train.commandline import build_task, parse
-from spawnlaunch.train.errors import (
-    ElsewhereError,
-    RefusedError,
-    StoppedError,
-    refuse,
-    shared_refusal,
-    write_stderr,
-)
-from spawnlaunch.train.exit import (
-    PREEMPTED,
-    crash,
-    follow,
-    leave,
-    leave_on_interrupt,
-    note_signals,
-    stop,
-)
+from spawnlaunch.train import commandline, ending, errors
 
 
 def open_standard_streams() -> None:
@@ -60,49 +43,37 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
-def refuse_deleted_directory() -> None:
-    """Raises RefusedError where there is no working directory; torch could not be loaded there."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise shared_refusal(
-            f"the working directory cannot be found: {error.strerror}; it may have been deleted, "
-            "so type cd DIR first",
-        ) from error
-
-
 def main() -> None:
     """Run one worker, from its flags to its exit status."""
     try:
         _main()
     except SystemExit as ended:  # a refusal, --help, or sys.exit() in a task
         if isinstance(ended.code, str):
-            write_stderr(f"{ended.code}\n")
-        leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+            errors.write_stderr(f"{ended.code}\n")
+        ending.leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException as error:
-        crash(error)
+        ending.crash(error)
 
 
 def _main() -> None:
     open_standard_streams()
-    leave_on_interrupt()
-    note_signals()
+    ending.leave_on_interrupt()
+    ending.note_signals()
     try:
-        refuse_deleted_directory()
-        config, task_class = parse(sys.argv[1:])
+        config, task_class = commandline.parse(sys.argv[1:])
         # Only now: torch takes a second to import, and a mistyped flag should not.
         from spawnlaunch.train.run import run
 
-        status = run(config, lambda: build_task(config, task_class), PREEMPTED)
-    except RefusedError as refusal:
-        refuse(refusal)
-    except StoppedError as reason:
-        stop(reason)
-    except ElsewhereError:
-        follow()
+        status = run(config, lambda: commandline.build_task(config, task_class), ending.PREEMPTED)
+    except errors.RefusedError as refusal:
+        errors.refuse(refusal)
+    except errors.StoppedError as reason:
+        ending.stop(reason)
+    except errors.ElsewhereError:
+        ending.follow()
     except Exception as error:
-        crash(error)
-    leave(status)
+        ending.crash(error)
+    ending.leave(status)
 
 
 if __name__ == "__main__":

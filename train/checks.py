@@ -22,7 +22,7 @@ from torch import Tensor
 from . import rng
 from .data import Reader, come_in_turn, count_of, seed_sample
 from .distributed import agree, refuse_if_any, run_on_all_ranks
-from .model import named
+from .model import bytes_of, named
 from .order import Order
 from .task import name_of
 from .trainer import Trainer, sum_and_count
@@ -84,10 +84,7 @@ def fingerprint(value: Any) -> str:
 
 def _content(value: Any) -> bytes:
     if isinstance(value, Tensor):
-        dense = value.detach() if value.layout == torch.strided else value.detach().to_dense()
-        flat = dense.cpu().contiguous().flatten()
-        raw = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-        return f"{tuple(value.shape)} {value.dtype}".encode() + raw
+        return f"{tuple(value.shape)} {value.dtype}".encode() + bytes(bytes_of(value))
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{value.shape} {value.dtype}".encode() + np.ascontiguousarray(value).tobytes()
     if isinstance(value, (set, frozenset)):

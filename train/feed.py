@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader
 from . import rng
 from .commandline import task_class
 from .distributed import World
+from .ending import block_signals_in_children
 from .errors import shared_refusal
-from .exit import block_signals_in_children
 from .order import Batch
 
 MOST_WORKERS = 8

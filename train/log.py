@@ -26,6 +26,7 @@ from .errors import StoppedError, advice
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
 from .screen import Screen
+from .task import Task, unit_of
 from .trackers import Tracker
 
 
@@ -167,14 +168,6 @@ OWN = {f"{part}_s" for part in Split._fields}.union(
 )
 
 
-class Sizes(NamedTuple):
-    """The steps and units of a run, for the log."""
-
-    steps: int
-    unit: str  # of the loss, with a space before it
-    counted: str  # what the count of a loss counts; "" if the task does not say
-
-
 class Log:
     """Adds up the numbers of the steps since the last line, and writes them."""
 
@@ -183,13 +176,14 @@ class Log:
         screen: Screen,
         metrics: Metrics,
         trackers: Sequence[Tracker],
-        sizes: Sizes,
+        steps: int,
+        task: Task,
         clock: Clock,
     ) -> None:
         self.screen = screen
         self.metrics = metrics
         self.trackers = trackers
-        self.sizes = sizes
+        self.steps, self.task = steps, task
         self.clock = clock
         self.hosts = from_every_rank(socket.gethostname())
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
@@ -206,7 +200,7 @@ class Log:
         self.timed += 1
         self.samples += at.taken
         self.timed_s += took_s
-        self.clock.progress.step(at.step, self.sizes.steps)
+        self.clock.progress.step(at.step, self.steps)
 
     def write_means(self, at: Position, result: Step, lr: float) -> None:
         """Write the means over the steps since the last line, and set the sums to zero."""
@@ -219,7 +213,7 @@ class Log:
         if problem := answers[0][1]:  # rank 0 alone writes
             raise StoppedError(problem)
         speed, rates = self.samples / self.timed_s, {}
-        if unit := self.sizes.counted:  # the throughput in the task's own unit too
+        if unit := self.task.counted:  # the throughput in the task's own unit too
             rates = {f"{unit}_per_second": round(count / self.timed_s, 1)}
         self.step_s = self.timed_s / self.timed
         numbers: dict[str, Any] = {
@@ -240,17 +234,17 @@ class Log:
         self.metrics.write(numbers)
         for tracker in self.trackers:
             tracker.log(at.step, numbers, own._asdict())
-        self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
+        self.screen.progress(at.step, self.steps, self._note(numbers))
         self.window.zero_()
         self.timed, self.samples, self.timed_s = 0, 0, 0.0
 
     def _note(self, numbers: Mapping[str, Any]) -> str:
-        note = f"loss {numbers['loss']:.3f}{self.sizes.unit}  lr {numbers['lr']:.1e}"
+        note = f"loss {numbers['loss']:.3f}{unit_of(self.task)}  lr {numbers['lr']:.1e}"
         note += f"  norm {numbers['gradient_norm']:.2g}"
         note += f"  {numbers['samples_per_second']:.0f} samples/s"
-        if rate := numbers.get(f"{self.sizes.counted}_per_second"):
-            note += f"  {rate:,.0f} {self.sizes.counted}/s"
-        if (left := self.sizes.steps - numbers["step"]) > 0:
+        if rate := numbers.get(f"{self.task.counted}_per_second"):
+            note += f"  {rate:,.0f} {self.task.counted}/s"
+        if (left := self.steps - numbers["step"]) > 0:
             note += f"  {in_words(left * self.step_s)} left"
         return note
 
@@ -261,8 +255,8 @@ class Log:
         for tracker in self.trackers:
             tracker.log(at.step, numbers, {})
         measures = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
-        if at.step < self.sizes.steps or measures:
-            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{measures}"
+        if at.step < self.steps or measures:
+            text = f"step {at.step}: validation loss {loss:.3f}{unit_of(self.task)}{measures}"
             self.screen.line(text)
 
     def summary(self, peaks: list[int]) -> None:
@@ -314,18 +308,18 @@ def slowest(splits: list[Split]) -> int:
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
     """Remove the lines after ``step``, and its validation too unless it was ``evaluated``."""
-    kept = [line for line in read(path) if _before(line, step, evaluated)]
+    kept = [
+        line
+        for line in read(path)
+        if line["step"] < step
+        or (line["step"] == step and (evaluated or "validation_loss" not in line))
+    ]
     part = path.with_name(path.name + ".part")
     with part.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in kept)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-
-
-def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
-    at = int(line["step"])
-    return at < step or (at == step and (evaluated or "validation_loss" not in line))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

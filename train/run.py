@@ -20,8 +20,8 @@ from . import checkpoint, distributed, saving
 from .config import Config
 from .data import Readers, described
 from .distributed import World, peak_bytes, pick_device
+from .ending import interrupt_saves, noted
 from .errors import RefusedError, StoppedError, advice, shared_refusal
-from .exit import interrupt_saves, noted
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .saving import EVALUATION, METRICS, Saver, begin, claim
@@ -201,14 +201,11 @@ def print_preempted(outcome: Outcome, reasons: list[str], place: Place) -> None:
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
-    place.screen.line(to_continue(place.out, place.world))
-
-
-def to_continue(out: Path, world: World) -> str:
-    """The line with the command that continues a run, in the directory where it was started."""
-    line = f"{command_of(world)} --config {quote(str(out / saving.CONFIG))} --resume auto"
-    several = " on each node, with --nnodes and --master-addr as before"
-    return f"to continue: {line}" + (several if world.size > world.local_size else "")
+    several = place.world.size > place.world.local_size
+    place.screen.line(
+        f"to continue: {command_of(place.world)} --config {quote(str(place.out / saving.CONFIG))} "
+        f"--resume auto{' on each node, with --nnodes and --master-addr as before' * several}"
+    )
 
 
 def command_of(world: World) -> str:

@@ -150,7 +150,17 @@ def schedule(config: Config, length: int, batch: float) -> Schedule:
         raise shared_refusal(
             f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
         )
-    final = _final_share(config)
+    if config.final_lr is not None and config.schedule == "constant":
+        raise shared_refusal(
+            "--final-lr says that the learning rate falls, and --schedule constant that it does "
+            "not; leave one of them out",
+        )
+    if config.final_lr is not None and config.final_lr > config.lr:
+        raise shared_refusal(
+            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
+            f"{config.lr:g} or less",
+        )
+    final = FINAL_LR_SHARE if config.final_lr is None else config.final_lr / config.lr
     every = config.eval_every
     if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
         raise shared_refusal(
@@ -159,22 +169,6 @@ def schedule(config: Config, length: int, batch: float) -> Schedule:
         )
     warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
     return Schedule(config, length, steps, warmup, final)
-
-
-def _final_share(config: Config) -> float:
-    if config.final_lr is None:
-        return FINAL_LR_SHARE
-    if config.schedule == "constant":
-        raise shared_refusal(
-            "--final-lr says that the learning rate falls, and --schedule constant that it does "
-            "not; leave one of them out",
-        )
-    if config.final_lr > config.lr:
-        raise shared_refusal(
-            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
-            f"{config.lr:g} or less",
-        )
-    return config.final_lr / config.lr
 
 
 # Kept for the last save: a share of the time that was given, but at most so many seconds; and once

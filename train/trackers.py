@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from .config import Config
 from .distributed import World
+from .ending import block_signals_in_children
 from .errors import needed
-from .exit import block_signals_in_children
 
 
 class Tracker(NamedTuple):

@@ -35,7 +35,7 @@ from .distributed import (
     from_every_rank,
     sum_over_ranks,
 )
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, shared_refusal
 from .feed import NO_MORE, number_on
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, named, size_of
@@ -171,7 +171,11 @@ class Trainer:
         return {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
     def _data_parallel(self) -> DistributedDataParallel:
-        refuse_sparse_buffers(self.bare)
+        if sparse := [n for n, b in self.bare.named_buffers() if b.layout != torch.strided]:
+            raise shared_refusal(
+                f"the buffer {named(sparse)} is sparse, which several ranks cannot share; make it "
+                "in forward, keep it dense, or train with one rank"
+            )
         wrapped = DistributedDataParallel(
             Loss(self.task, self.model),
             gradient_as_bucket_view=True,
@@ -248,7 +252,9 @@ class Trainer:
         )
 
     def _shapes(self) -> dict[str, str]:
-        return {n: shape_of(v) for n, v in self.bare.state_dict().items() if isinstance(v, Tensor)}
+        """The shape and type of each tensor, as "(4, 4) torch.float32"."""
+        tensors = [(n, v) for n, v in self.bare.state_dict().items() if isinstance(v, Tensor)]
+        return {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors}
 
     @torch.no_grad()
     def share_buffers(self) -> None:
@@ -372,18 +378,3 @@ def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
                 f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
             )
     return agreed
-
-
-def refuse_sparse_buffers(model: nn.Module) -> None:
-    """Raises RefusedError for a buffer that the wrapper cannot send from rank to rank."""
-    if names := [n for n, b in model.named_buffers() if b.layout != torch.strided]:
-        raise RefusedError(
-            f"the buffer {named(names)} is sparse, which several ranks cannot share; make it in "
-            "forward, keep it dense, or train with one rank",
-            shared=True,
-        )
-
-
-def shape_of(value: Tensor) -> str:
-    """The shape and type of a tensor, as "(4, 4) float32"."""
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"

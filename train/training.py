@@ -20,13 +20,12 @@ from .data import Reader, Readers, come_in_turn
 from .distributed import World, refuse_if_any, run_on_all_ranks
 from .errors import StoppedError
 from .feed import NO_MORE, Feed, default_workers, to_device
-from .log import OWN, Log, Metrics, Sizes, brief
+from .log import OWN, Log, Metrics, brief
 from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
 from .streamed import Evaluated, Passes, State, Stream
-from .task import unit_of
 from .trackers import Tracker
 from .trainer import Trainer
 from .watch import Watch
@@ -51,6 +50,9 @@ class Measured(NamedTuple):
     sums: Mapping[str, Tensor]
 
 
+MANY = 1000  # batches of a validation, after which a stream may be one without an end
+
+
 class InOrder:
     """Iterates over this rank's batches of an evaluation, each of ``size`` neighbouring samples."""
 
@@ -70,14 +72,18 @@ class InOrder:
 class Evaluator:
     """Evaluates the model on one split, in its present state at each call."""
 
-    def __init__(self, reader: Reader, trainer: Trainer, workers: int) -> None:
+    def __init__(self, reader: Reader, trainer: Trainer, workers: int, screen: Screen) -> None:
         """Batch i of the samples of a split goes to rank i modulo the number of ranks.
 
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
         world, batch_size = trainer.world, trainer.config.eval_batch_size
-        self.trainer = trainer
+        self.trainer, self.screen = trainer, screen
         self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
+        self.endless = (
+            f"the data set {reader.split!r} gave {MANY:,} batches to each rank and goes on; if it "
+            "has no end, return a part of it, as with itertools.islice or take()"
+        )
         self.rounds: int | None = None  # unknown until the end
         if come_in_turn(reader.samples):
             evaluated = Evaluated(reader, batch_size, world.rank, world.size)
@@ -94,10 +100,16 @@ class Evaluator:
 
         None if the ranks agreed to stop. Raises StoppedError where no rank had a sample.
         """
-        sums = self.trainer.evaluate(iter(self.feed), self.rounds, wants_stop)
+        sums = self.trainer.evaluate(self._batches(), self.rounds, wants_stop)
         if sums == {}:
             raise StoppedError(self.nothing)
         return sums
+
+    def _batches(self) -> Iterator[Any]:
+        for number, batch in enumerate(self.feed):
+            if number == MANY and self.rounds is None:
+                self.screen.line(self.endless)
+            yield batch
 
 
 class Training:
@@ -129,7 +141,7 @@ class Training:
         lines = self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
-            split: Evaluator(readers[split], self.trainer, self.workers)
+            split: Evaluator(readers[split], self.trainer, self.workers, place.screen)
             for split in dict.fromkeys(wanted)
         }
         self.samples = {"train": samples_of(self.reader, self.order)}
@@ -139,7 +151,8 @@ class Training:
         rng.seed(config.seed, world.rank)
         self.watch = Watch(self.order, device, config)
         self.log = Log(
-            place.screen, place.metrics, place.trackers, self._sizes(), self.trainer.clock
+            *(place.screen, place.metrics, place.trackers),
+            *(self.schedule.steps, task, self.trainer.clock),
         )
         lines = [task.origin, *self.trainer.describe(), *lines]
         if self.measure != "loss":
@@ -170,13 +183,6 @@ class Training:
         parts = (slice(None), slice(middle), slice(middle, None))
         batches = [Batch(whole.places[part], whole.indices[part]) for part in parts]
         return [to_device(self.reader[one], self.place.device) for one in batches]
-
-    def _sizes(self) -> Sizes:
-        return Sizes(
-            steps=self.schedule.steps,
-            unit=unit_of(self.task),
-            counted=self.task.counted,
-        )
 
     def batches(self, at: Position) -> Iterator[Any]:
         """The batches of this rank from a position to the end."""

@@ -73,7 +73,11 @@ class Watch:
         self.in_a_row += 1
         if self.in_a_row > self.allowed:
             culprits = from_every_rank(self._culprits(seen))
-            raise StoppedError("; ".join(filter(None, culprits)) or _of_gradient(seen.step, norm))
+            of_gradient = (
+                f"the norm of the gradient of step {seen.step} is {norm}, and its loss is finite; "
+                "nothing of the step is saved; type a lower --lr or a longer --warmup"
+            )
+            raise StoppedError("; ".join(filter(None, culprits)) or of_gradient)
         return bool(stops)
 
     def _culprits(self, seen: _Unseen) -> str:
@@ -88,10 +92,3 @@ class Watch:
                     "or type a lower --lr or a longer --warmup"
                 )
         return ""
-
-
-def _of_gradient(step: int, norm: float) -> str:
-    return (
-        f"the norm of the gradient of step {step} is {norm}, and its loss is finite; nothing of the"
-        " step is saved; type a lower --lr or a longer --warmup"
-    )

@@ -234,15 +234,15 @@ class Ear:
 
     def read(self) -> list[tuple[int, bool]]:
         """Return the signals since the last call, each with whether the terminal sent it."""
-        heard = [(each, each in BY_TERMINAL and _is_foreground()) for each in self._pipe.read()]
+        pairs = [(each, each in BY_TERMINAL and _is_foreground()) for each in self._pipe.read()]
         if self._blocked is not None:
             with suppress(BlockingIOError):
                 while info := machine.read(self._blocked, SIGINFO):
                     signum, _, code = (
                         int.from_bytes(info[i : i + 4], sys.byteorder) for i in (0, 4, 8)
                     )
-                    heard.append((signum, code == SI_KERNEL))
-        return heard
+                    pairs.append((signum, code == SI_KERNEL))
+        return pairs
 
     def close(self) -> None:
         if self._blocked is not None:

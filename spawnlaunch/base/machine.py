@@ -278,11 +278,11 @@ def connect_local(address: str) -> tuple[Any, int, int]:
     try:
         client.setblocking(False)
         client.connect(address)
-        told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     except OSError:
         client.close()
         raise
-    pid, uid = (int.from_bytes(told[i : i + 4], sys.byteorder) for i in (0, 4))
+    pid, uid = (int.from_bytes(credentials[i : i + 4], sys.byteorder) for i in (0, 4))
     return client, pid, uid
 
 

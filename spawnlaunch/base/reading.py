@@ -53,11 +53,11 @@ def file_text(path: str) -> str | None:
     if descriptor is None:
         return None
     try:
-        parts, left = [], MOST_BYTES
-        while part := machine.read(descriptor, min(left + 1, 1 << 16)):
+        parts, remaining = [], MOST_BYTES
+        while part := machine.read(descriptor, min(remaining + 1, 1 << 16)):
             parts.append(part)
-            left -= len(part)
-            if left < 0:
+            remaining -= len(part)
+            if remaining < 0:
                 return None
     except OSError:
         return None

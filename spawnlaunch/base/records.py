@@ -22,9 +22,9 @@ else:
                 raise TypeError(f"{name}: its module lacks from __future__ import annotations")
             defaults = {field: namespace[field] for field in fields if field in namespace}
             getters = {field: property(itemgetter(n)) for n, field in enumerate(fields)}
-            own = {"__slots__": (), "_fields": fields, "__match_args__": fields}
-            own["_field_defaults"] = defaults
-            return type.__new__(mcls, name, bases, {**namespace, **getters, **own})
+            members = {"__slots__": (), "_fields": fields, "__match_args__": fields}
+            members["_field_defaults"] = defaults
+            return type.__new__(mcls, name, bases, {**namespace, **getters, **members})
 
     class NamedTuple(tuple, metaclass=_RecordType):
         """A frozen record of the fields that its class annotates; some may have defaults."""
@@ -46,8 +46,8 @@ else:
             return tuple(self)
 
         def __repr__(self):
-            said = ", ".join(f"{field}={value!r}" for field, value in self._asdict().items())
-            return f"{type(self).__name__}({said})"
+            fields = ", ".join(f"{field}={value!r}" for field, value in self._asdict().items())
+            return f"{type(self).__name__}({fields})"
 
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))

@@ -66,24 +66,24 @@ def write(text: str, patience_s: float = PATIENCE_S) -> bool:
     """Write text to stderr; drop text that is not read in time, and return False then."""
     poller = machine.poll()
     poller.register(stream[0], select.POLLOUT)
-    data, left_s = text.encode(errors="backslashreplace"), patience_s
-    while data and left_s > 0:
+    data, until = text.encode(errors="backslashreplace"), machine.running_s() + patience_s
+    while data and (left_s := until - machine.running_s()) > 0:
         began, is_read = machine.monotonic(), True
         with suppress(OSError):  # the system refuses poll
             is_read = bool(poller.poll(left_s * 1000))
+        passed_s = machine.monotonic() - began
+        if passed_s > left_s + LATE_S:  # this process did not run, and perhaps no reader did
+            machine.exclude(passed_s)
         try:
             if is_read:
-                data, left_s = data[machine.write_now(stream[0], data[:PIPE_BUF]) :], patience_s
-                continue
+                data = data[machine.write_now(stream[0], data[:PIPE_BUF]) :]
+                until = machine.running_s() + patience_s
         except BlockingIOError:  # another process has filled the pipe since poll
             pass
         except OSError as error:
             if error.errno != errno.EPIPE:  # EPIPE: the reader has closed its end
                 machine.remembered[UNWRITTEN] = True
             return True
-        passed_s = machine.monotonic() - began
-        if passed_s < left_s + LATE_S:  # else this process did not run, and perhaps no reader did
-            left_s -= passed_s
     return not data
 
 
@@ -131,9 +131,9 @@ def describe_refusal(error: OSError) -> str:
     if error.errno is None:
         return str(error)
     call, file = _refused_call(error), str(error.filename or "")
-    what = f"{error.strerror or error}{call and file and f': {file}'}"
+    reason = f"{error.strerror or error}{call and file and f': {file}'}"
     hint = HINTS.get(error.errno, SEE_WHERE)
-    return f"the system refuses {call or file or 'a call'}: {what}; {hint}"
+    return f"the system refuses {call or file or 'a call'}: {reason}; {hint}"
 
 
 def _refused_call(error: OSError) -> str:

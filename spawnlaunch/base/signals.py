@@ -40,8 +40,8 @@ def watched() -> frozenset[int]:
     Signals that it ignores since its start stay ignored, for the workers too: nohup has SIGHUP
     ignored, and a shell SIGINT and SIGQUIT of a background job.
     """
-    kept = {n for n in STOP - {signal.SIGTERM} if machine.getsignal(n) == signal.SIG_IGN}
-    return frozenset((STOP | FORWARD | JOB_CONTROL | {signal.SIGCHLD}) - kept)
+    ignored = {n for n in STOP - {signal.SIGTERM} if machine.getsignal(n) == signal.SIG_IGN}
+    return frozenset((STOP | FORWARD | JOB_CONTROL | {signal.SIGCHLD}) - ignored)
 
 
 def set_default(signums: Iterable[int]) -> None:
@@ -66,9 +66,9 @@ def send(pid: int, signum: int, is_group: bool = False) -> bool:
 def detach(session: bool = True) -> OSError | None:
     """Start a session for this process or, where that is refused, a group; return the error."""
     refused = None
-    for own in (machine.setsid, machine.setpgrp) if session else (machine.setpgrp,):
+    for leave in (machine.setsid, machine.setpgrp) if session else (machine.setpgrp,):
         try:
-            own()
+            leave()
             break
         except OSError as error:
             refused = error

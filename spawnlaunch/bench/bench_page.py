@@ -95,7 +95,7 @@ def _of_arm(
     waited = sum(each.waited_s or 0 for each in efforts) / busy_s if busy_s else 0.0
     low, high = sorted(shown[1:], key=float) if "?" not in shown else ("?", "?")
     unit = "ms/step" if workload.unit == "steps/s" else workload.unit
-    return (f"{shown[0]} {unit}", f"{low} to {high}", mine, tail, f"{waited:.0%}")
+    return (f"{shown[0]} {unit}", f"{low} to {high}", mine, tail, f"{100 * waited:.0f} %")
 
 
 def _as_unit(workload: workloads.Workload, cost: float) -> str:
@@ -109,14 +109,12 @@ def _difference(row: results.Row) -> str:
     """A difference as `4 % slower (2 to 6 %)`, with a note if it is equal or not decided."""
     how, its = recommendation.difference(row.comparison)
     verdict = row.comparison.verdict
-    note = {stats.EQUAL: f", equal within {stats.DELTA:.0%}", stats.UNDECIDED: ", not decided"}
+    note = {stats.EQUAL: f", equal within {recommendation.DELTA}", stats.UNDECIDED: ", not decided"}
     return f"{how} ({its}){note.get(verdict, '')}"
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
     """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
-    if empty := [each.workload.name for each in result.measured if not each.taken]:
-        yield f"without a sample: {', '.join(empty)}"
     for measured in result.measured:
         name = measured.workload.name
         marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
@@ -134,6 +132,8 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         if ranks:
             yield from stragglers.lines(measured, ranks, result.against)
         yield from scaling(measured, result)
+    if empty := [each.workload.name for each in result.measured if not each.taken]:
+        yield f"without a sample: {', '.join(empty)}"
     yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from spawnlaunch.base import commands, cpuset
 from spawnlaunch.bench import arms, command_line, results, stats
 
+DELTA = f"{100 * stats.DELTA:.0f} %"
 LEAST = 0.02  # a gain that is worth other flags than the default
 STATUS_UNDECIDED = 3  # of --pick
 BUSY = 0.5  # load for each CPU
@@ -69,7 +70,7 @@ def difference_from(row: results.Row, is_named: bool = False) -> str:
     found, other = row.comparison, f" than {row.against}" if is_named else ""
     if found.verdict == stats.EQUAL:
         other = f" to {row.against}" if is_named else ""
-        return f"{row.arm} is equal{other} within {stats.DELTA:.0%} in {row.workload}"
+        return f"{row.arm} is equal{other} within {DELTA} in {row.workload}"
     how, its = difference(found)
     return f"{row.arm} is {how}{other} in {row.workload} ({its})"
 
@@ -121,12 +122,12 @@ def _more(
     name, here = measured.workload.name, measured.rounds
     coarse = [row for row in undecided if row.comparison.resolution >= stats.DELTA]
     if coarse:
-        return f"{name} is measured in steps of {stats.DELTA:.0%} or more"
+        return f"{name} is measured in steps of {DELTA} or more"
     needed = max(stats.rounds_to_decide(row.comparison) for row in undecided)
     if needed > stats.MOST_ROUNDS:
-        return f"the noise in {name} is too large for {stats.DELTA:.0%}; measure on a quiet machine"
+        return f"the noise in {name} is too large for {DELTA}; measure on a quiet machine"
     if result.about["rounds"]:
-        return f"--rounds {needed} would decide {stats.DELTA:.0%} in {name}"
+        return f"--rounds {needed} would decide {DELTA} in {name}"
     passes = -(-needed // stats.ENOUGH_ROUNDS)
     spent_s = max((each.at_s for m in result.measured for each in m.taken), default=0.0)
     minutes = passes * _of_a_pass_s(result, spent_s) / 60
@@ -134,7 +135,7 @@ def _more(
     if any(row.comparison.low <= 0 for row in undecided):
         text = f"{here} rounds of {name} are too few; --budget {budget}m has {needed}"
     else:
-        text = f"--budget {budget}m would decide {stats.DELTA:.0%} in {name}"
+        text = f"--budget {budget}m would decide {DELTA} in {name}"
     return text if here else f"{name} had no whole round; --budget {budget}m or more is needed"
 
 

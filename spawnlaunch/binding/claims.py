@@ -61,7 +61,7 @@ def of_node(
     unknown_last = sorted(
         range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
     )
-    made = _claims(node, usable, [device_of[rank] for rank in unknown_last])
+    all_claims = _claims(node, usable, [device_of[rank] for rank in unknown_last])
     cpus, ranks = cores.cpus_of(usable), list[Claimant]()
     for claim, rank in enumerate(unknown_last):
         device, is_without = device_of[rank], not visible.devices
@@ -72,7 +72,7 @@ def of_node(
         warnings.append(_crowded(local_size, devices, "ranks share devices"))
     if unknown := sorted(rank.local_rank for rank in ranks if not rank.known):
         warnings.append(_untold(unknown))
-    return Claims(made, sorted(ranks), warnings)
+    return Claims(all_claims, sorted(ranks), warnings)
 
 
 def of_task(
@@ -115,14 +115,14 @@ def _among_peers(
     # divides them as if all tasks saw the same, so it has a place of its own there even if others
     # see other devices.
     shown = sorted({device for device in visible.devices if device is not None})
-    goes_around = 1 < len(shown) == len(visible.devices) < local_size
-    goes_around = goes_around and len(everyone) < local_size
-    peers = shown if goes_around else everyone
+    takes_turns = 1 < len(shown) == len(visible.devices) < local_size
+    takes_turns = takes_turns and len(everyone) < local_size
+    peers = shown if takes_turns else everyone
     # A task that sees all devices of the step knows that the others do too, and so it knows the
     # device of each of them.
     sees_all = set(peers) <= set(visible.devices)
     device_of = [visible.device_of(other) for other in range(local_size if sees_all else 0)]
-    if len(everyone) < local_size * (len(shown) if goes_around else 1):
+    if len(everyone) < local_size * (len(shown) if takes_turns else 1):
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if sees_all else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
@@ -144,10 +144,10 @@ def _claims(
     cpus = cores.cpus_of(usable)
     near = [(_local_cpus(node, device) or cpuset.EMPTY) & cpus for device in devices]
     hosts = cpuset.EMPTY.union(*near)
-    left = [core for core in usable if core.cpus.isdisjoint(hosts)]
-    has_left = len(left) >= near.count(cpuset.EMPTY)
-    divided = left if has_left else usable
-    is_short = not has_left and len(usable) < len(devices)
+    unclaimed = [core for core in usable if core.cpus.isdisjoint(hosts)]
+    is_enough = len(unclaimed) >= near.count(cpuset.EMPTY)
+    divided = unclaimed if is_enough else usable
+    is_short = not is_enough and len(usable) < len(devices)
     homes = set[int]() if is_short else {core.numa for core in divided}
     for_guests = cores.cpus_of(divided)
     return [
@@ -177,12 +177,12 @@ def _distances(
         return ()
     stated = node.devices[device].numa
     at_home = [n.distances for n in node.numa if n.id == stated or n.cpus & near]
-    found = {
+    nearest = {
         home: min(distance for row in at_home for other, distance in row if other == home)
         for home in homes
         if all(home in dict(row) for row in at_home) and at_home
     }
-    return tuple(sorted(found.items())) if len(set(found.values())) > 1 else ()
+    return tuple(sorted(nearest.items())) if len(set(nearest.values())) > 1 else ()
 
 
 def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:

@@ -67,16 +67,16 @@ def usable_cores(
     numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
     l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group} if by_l3 else {}
     kinds = {cpu: i for i, kind in enumerate(node.kinds) for cpu in kind.cpus}
-    found = []
+    placed = []
     for siblings in node.cores:
         threads = usable.intersection(siblings)
         if threads:
             first = min(threads)
             kept = threads if policy.smt else frozenset({first})
             place = (numa.get(first, APART), l3.get(first, APART))
-            found.append((*place, first, kept, kinds.get(first, 0)))
+            placed.append((*place, first, kept, kinds.get(first, 0)))
     # Each core has another first CPU, so the sort compares no sets.
-    return tuple(Core(cpus, home, group, kind) for home, group, _, cpus, kind in sorted(found))
+    return tuple(Core(cpus, home, group, kind) for home, group, _, cpus, kind in sorted(placed))
 
 
 def cpus_of(cores: Iterable[Core]) -> cpuset.CpuSet:
@@ -85,10 +85,10 @@ def cpus_of(cores: Iterable[Core]) -> cpuset.CpuSet:
 
 
 def _reserved(
-    node: hardware.Node, asked: cpuset.CpuSet | str, warnings: list[str]
+    node: hardware.Node, wanted: cpuset.CpuSet | str, warnings: list[str]
 ) -> cpuset.CpuSet:
-    """The CPUs that no rank gets; `asked` is as in Policy."""
-    reserved = asked
+    """The CPUs that no rank gets; `wanted` is as in Policy."""
+    reserved = wanted
     if isinstance(reserved, str):
         if not node.l3:
             warnings.append("L3 groups are not known here: no core is reserved for them")
@@ -138,7 +138,7 @@ class Share(records.NamedTuple):
 
     cpus: cpuset.CpuSet
     cores: tuple[Core, ...]
-    alone: bool  # False: there are fewer cores than claims, and some have the same
+    is_alone: bool  # False: there are fewer cores than claims, and some have the same
 
 
 class _Cell(records.NamedTuple):
@@ -166,11 +166,11 @@ def share_out(
     owned = _owned(list(groups), [len(members) for members in groups.values()], cores)
     result: dict[int, Share] = {}
     for (claim, members), mine in zip(groups.items(), owned, strict=True):
-        alone = len(mine) >= len(members)
+        is_alone = len(mine) >= len(members)
         divided = [cores[i] for i in mine] or [core for core in cores if core.cpus & claim.cpus]
         for i, part in zip(members, divide(divided, len(members), cap), strict=True):
             within = tuple(core._replace(cpus=core.cpus & claim.cpus) for core in part)
-            result[i] = Share(cpus_of(within), within, alone)
+            result[i] = Share(cpus_of(within), within, is_alone)
     return [result[i] for i in range(len(claimed))]
 
 
@@ -203,15 +203,15 @@ def _hand_out(
     owned: list[list[int]] = [[] for _ in need]
     of_kind: dict[tuple[int, int], int] = {}  # by kind and group
     for cell in sorted(cells, key=lambda cell: len(cell.given)):
-        left = dict(cell.given)
+        rest = dict(cell.given)
         for kind in sorted({cores[i].kind for i in cell.cores}):
             mine = [i for i in cell.cores if cores[i].kind == kind]
             takers = []
             for _ in mine:
-                waiting = [(of_kind.get((kind, g), 0) / need[g], g) for g in left if left[g]]
+                waiting = [(of_kind.get((kind, g), 0) / need[g], g) for g in rest if rest[g]]
                 taker = min(waiting)[1]
                 of_kind[kind, taker] = of_kind.get((kind, taker), 0) + 1
-                left[taker] -= 1
+                rest[taker] -= 1
                 takers.append(taker)
             for i, taker in zip(mine, sorted(takers), strict=True):
                 owned[taker].append(i)

@@ -92,15 +92,15 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
     The OpenMP of Intel and LLVM does the same for KMP_AFFINITY, with any OMP_PROC_BIND (measured
     with intel-openmp 2026.2; openmp.llvm.org, "Environment Variables"); libgomp does not.
     """
-    kmp, found = environ.get(KMP, ""), []
+    kmp, lines = environ.get(KMP, ""), []
     if any(word.strip().startswith(_KMP_BINDS) for word in kmp.lower().split(",")):
-        found.append(
+        lines.append(
             f"{KMP}={kmp} keeps the worker's main thread, what it starts and DataLoader workers on "
             "one core, where OpenMP is Intel's or LLVM's: unset it, or set it to disabled"
         )
     proc_bind = environ.get(PROC_BIND, "").strip().lower()
     if proc_bind == "false":
-        return found
+        return lines
     effects = {
         PROC_BIND: "binds the worker's main thread to one place",
         PLACES: "binds the worker's main thread to its first place",
@@ -108,7 +108,7 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
     }
     if proc_bind.split(",")[0].strip() not in _BINDS:
         del effects[PROC_BIND]
-    return found + [
+    return lines + [
         f"{name}={environ[name]} {effect}, often a single CPU, and DataLoader workers inherit it: "
         f"unset it, or set {PROC_BIND}=false"
         for name, effect in effects.items()
@@ -116,15 +116,15 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def told_threads(environ: Mapping[str, str]) -> dict[str, int]:
+def threads_by_variable(environ: Mapping[str, str]) -> dict[str, int]:
     """The numbers of threads that the user asks for, by variable.
 
     In a list the first number is for the outermost loops. OpenMP ignores other text.
     """
-    told = {name: environ.get(name, "") for name in THREADS}
+    texts = {name: environ.get(name, "") for name in THREADS}
     return {
         name: int(text.partition(",")[0])
-        for name, text in told.items()
+        for name, text in texts.items()
         if reading.are_threads(text)
     }
 
@@ -133,25 +133,25 @@ def of_threads(
     node: hardware.Node, bindings: Sequence[apply.Binding], environ: Mapping[str, str]
 ) -> list[str]:
     """The warning where the user asks for no number of threads, or more than a rank has CPUs."""
-    told, omp = told_threads(environ), environ.get(OMP, "")
+    counts, omp = threads_by_variable(environ), environ.get(OMP, "")
     lines = []
-    if omp.strip() and OMP not in told:
+    if omp.strip() and OMP not in counts:
         lines = [
             f"{OMP}={omp} is no number of threads, and OpenMP takes none below 1 and no words: "
             f"each rank has one for each core, as without it; unset {OMP}"
         ]
     cpus = {each.local_rank: cpus_of(node, each) for each in bindings}
-    beyond = {name: number for name, number in told.items() if number > min(cpus.values())}
+    beyond = {name: number for name, number in counts.items() if number > min(cpus.values())}
     if not beyond:
         return lines
-    who = [rank for rank, count in cpus.items() if count < max(beyond.values())]
-    fewest, most = (choose(cpus[rank] for rank in who) for choose in (min, max))
-    counts = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    asked = " and ".join(f"{name}={environ[name].strip()}" for name in beyond)
+    ranks = [rank for rank, count in cpus.items() if count < max(beyond.values())]
+    fewest, most = (choose(cpus[rank] for rank in ranks) for choose in (min, max))
+    fewest_to_most = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    settings = " and ".join(f"{name}={environ[name].strip()}" for name in beyond)
     return [
         *lines,
-        f"{asked}: more threads than the {counts} CPU{'' if most == 1 else 's'} of "
-        f"{claims.named(who)}, so they wait for each other; unset {' '.join(beyond)}, and each "
+        f"{settings}: more threads than the {fewest_to_most} CPU{'' if most == 1 else 's'} of "
+        f"{claims.named(ranks)}, so they wait for each other; unset {' '.join(beyond)}, and each "
         "rank has one for each core",
     ]
 
@@ -280,7 +280,7 @@ def of_shares(
             "that other ranks leave are taken"
         )
     mine = [(rank.local_rank, shares[rank.claim]) for rank in ranks]
-    crowded = [rank for rank, share in mine if not share.alone]
+    crowded = [rank for rank, share in mine if not share.is_alone]
     if crowded:
         yield f"{claims.named(crowded)}: there are fewer cores than ranks, so ranks share cores"
     short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]

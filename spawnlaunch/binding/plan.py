@@ -98,13 +98,13 @@ def _within_quota(
     )
     most = max(1, int(part))
     before = max(binding.threads for binding in bindings)
-    told = placement.told_threads(resolution.environ)
+    asked_for = placement.threads_by_variable(resolution.environ)
     cpus = min(placement.cpus_of(node, each) for each in bindings)
     # `placement.of_threads` already warns of more threads than CPUs.
-    beyond = [f"{name}={number}" for name, number in told.items() if most < number <= cpus]
+    beyond = [f"{name}={number}" for name, number in asked_for.items() if most < number <= cpus]
     if request.threads is None:
         bindings = tuple(each._replace(threads=min(each.threads, most)) for each in bindings)
-    elif before > most and not told:
+    elif before > most and not asked_for:
         beyond = [f"--threads {request.threads}"]
 
     effects = []
@@ -112,16 +112,16 @@ def _within_quota(
     words = (" cpu",) if seen.names else (" cpu", " auto")
     if nproc and nproc.source.endswith(words) and node.most_workers < count:
         effects.append(f"{nproc.source} starts {_some(node.most_workers, 'worker')}, not {count}")
-    who = "the rank" if part == quota.cpus else f"each of {size} ranks"
+    ranks = "the rank" if part == quota.cpus else f"each of {size} ranks"
     if beyond:
         effects.append(
-            f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {who}, so they are "
+            f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {ranks}, so they are "
             "throttled; leave it out"
         )
-    elif before > most and not told:
-        effects.append(f"{who} computes with {_some(most, 'thread')}, not {before}")
+    elif before > most and not asked_for:
+        effects.append(f"{ranks} computes with {_some(most, 'thread')}, not {before}")
     if size > 1 and part < 1:
-        effects.append(f"{who} has the time of {part:.2g} CPUs, so start fewer")
+        effects.append(f"{ranks} has the time of {part:.2g} CPUs, so start fewer")
     if not effects:
         return bindings, []
     time = f"{quota.cpus:.3g} CPU{'' if quota.cpus == 1 else 's'}"
@@ -130,8 +130,8 @@ def _within_quota(
     ]
 
 
-def _some(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _with_memory(
@@ -181,28 +181,28 @@ def plan(
     warnings: list[str] = []
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
     if task is None:
-        made = claims.of_node(node, cores, visible, local_size)
+        of_ranks = claims.of_node(node, cores, visible, local_size)
     else:
-        made = claims.of_task(node, cores, visible, local_size, task)
-    warnings += made.warnings
+        of_ranks = claims.of_task(node, cores, visible, local_size, task)
+    warnings += of_ranks.warnings
     if policy.name == values.NONE or not node.cpus_allowed:
         sharers = 1 if task and task.own_mask else local_size
-        bindings = _unbound(node, made, policy, sharers, warnings)
+        bindings = _unbound(node, of_ranks, policy, sharers, warnings)
     elif policy.name == values.LIST:
-        bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
+        bindings = [_listed(node, rank, policy, warnings) for rank in of_ranks.ranks]
     else:
-        shares = share_out(made.all, cores, policy.threads)
+        shares = share_out(of_ranks.all, cores, policy.threads)
         if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
             usable = cpus_of(cores)
-            shares = _widen_to_domains(policy.name, node, made.ranks, shares, usable, warnings)
+            shares = _widen_to_domains(policy.name, node, of_ranks.ranks, shares, usable, warnings)
         bindings = []
-        for rank in made.ranks:
+        for rank in of_ranks.ranks:
             share = shares[rank.claim]
-            note = "" if share.alone else "shares cores"
+            note = "" if share.is_alone else "shares cores"
             note = "no allowed CPU is next to its device" if rank.is_away else note
             threads = min(len(share.cores), count_cores(node, share.cpus))
             bindings.append(_binding(node, rank, share.cpus, threads, note))
-        warnings += placement.of_shares(made.ranks, shares, policy)
+        warnings += placement.of_shares(of_ranks.ranks, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
@@ -220,15 +220,15 @@ def _widen_to_domains(
     for an unknown one, or fail on a domain without allowed CPUs, the rank gets the domain of its
     own share. Several ranks may share a domain.
     """
-    own = [share.cpus for share in shares]
+    exclusive = [share.cpus for share in shares]
     if policy == values.CORE_COMPLEX:
         if not node.l3:
             warnings.append(
                 f"L3 groups are not known here: {values.CORE_COMPLEX} binds to exclusive shares"
             )
-        domains = _core_complexes(node, own)
+        domains = _core_complexes(node, exclusive)
     else:
-        domains = _numa_nodes(node, ranks, own)
+        domains = _numa_nodes(node, ranks, exclusive)
         if policy == values.SOCKET:
             if not node.packages:
                 warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
@@ -244,13 +244,13 @@ def _numa_nodes(
 ) -> list[cpuset.CpuSet]:
     """The CPUs of each device's NUMA node; where that is unknown, of the share's NUMA nodes."""
     device_of = {rank.claim: rank.device for rank in ranks}
-    found = []
+    domains = []
     for claim, share in enumerate(shares):
         device = device_of.get(claim)
         home = None if device is None else node.devices[device].numa
         at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
-        found.append(at_home or _touched([each.cpus for each in node.numa], share) or share)
-    return found
+        domains.append(at_home or _touched([each.cpus for each in node.numa], share) or share)
+    return domains
 
 
 def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.CpuSet:
@@ -304,16 +304,16 @@ def _listed(
             f"--bind lists CPUs for {len(policy.lists)} local ranks and there is a rank "
             f"{number}; give one list for each, separated by colons"
         )
-    asked = policy.lists[number]
-    cpus = asked & allowed
+    wanted = policy.lists[number]
+    cpus = wanted & allowed
     if not cpus:
         raise errors.UsageError(
-            f"--bind gives local rank {number} the CPUs {cpuset.format(asked)!r} and "
+            f"--bind gives local rank {number} the CPUs {cpuset.format(wanted)!r} and "
             f"allowed are {cpuset.format(allowed)}; choose among these"
         )
-    if cpus != asked:
+    if cpus != wanted:
         warnings.append(
-            f"local rank {number}: of the CPUs {cpuset.format(asked)} only "
+            f"local rank {number}: of the CPUs {cpuset.format(wanted)} only "
             f"{cpuset.format(cpus)} are allowed"
         )
     return _binding(node, rank, cpus, policy.threads or count_cores(node, cpus), "")
@@ -322,11 +322,11 @@ def _listed(
 def _binding(
     node: hardware.Node, rank: claims.Claimant, cpus: cpuset.CpuSet, threads: int, note: str
 ) -> apply.Binding:
-    how = locality(node, rank.device, rank.known, cpus)
+    place = locality(node, rank.device, rank.known, cpus)
     return apply.Binding(
         local_rank=rank.local_rank, device=rank.device, cpus=cpus,
-        memory_nodes=memory_beside(node, cpus), threads=threads, locality=how,
-        note=note or ("it is not known where its device is" if how == UNTOLD else ""),
+        memory_nodes=memory_beside(node, cpus), threads=threads, locality=place,
+        note=note or ("it is not known where its device is" if place == UNTOLD else ""),
     )  # fmt: skip
 
 

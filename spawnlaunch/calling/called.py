@@ -25,8 +25,7 @@ from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
 from spawnlaunch.multinode import unable
-from spawnlaunch.run import leftovers
-from spawnlaunch.workers import launches
+from spawnlaunch.workers import files, launches
 
 
 def main(caller: int, directory: str, argv: list[str]) -> int:
@@ -38,7 +37,7 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             say.stream[0] = os.open(os.path.join(directory, sending.SAID), flags, 0o600)
         launch = walk.plan(argv, dict(os.environ), (), BLOCKED)
-        return walk.go(launch._replace(exit_zero_is_failure=partial(_owes, directory)))
+        return walk.go(launch._replace(exit_zero_is_failure=partial(_has_no_outcome, directory)))
     except Exception as error:
         line, status = say.describe_fatal(error)
         if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
@@ -48,17 +47,17 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
         return status
     finally:
         if os.getppid() != caller:
-            leftovers.remove_tree(directory)
+            files.remove_tree(directory)
 
 
-def _owes(directory: str, worker: launches.Worker) -> bool:
+def _has_no_outcome(directory: str, worker: launches.Worker) -> bool:
     """Whether a worker has left no outcome, which is printed and noted for the caller."""
     name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
     if os.path.exists(os.path.join(directory, name)):
         return False
-    how = f"{worker.name} exited with status 0 before its function returned"
-    say.say([f"{how}, which counts as status 1"])
-    _leave(directory, name + sending.UNFINISHED, how)
+    line = f"{worker.name} exited with status 0 before its function returned"
+    say.say([f"{line}, which counts as status 1"])
+    _leave(directory, name + sending.UNFINISHED, line)
     return True
 
 

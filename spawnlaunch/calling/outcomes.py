@@ -14,7 +14,7 @@ from spawnlaunch.base import errors
 from spawnlaunch.calling import sending
 from spawnlaunch.outcome import failures
 
-SEEN = "its output may say why"
+HINT = "its output may say why"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
 
@@ -61,20 +61,20 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
         ends = json.load(file)
     # The attempt and the rank of each outcome that is there, or that is missing and noted.
     names = [name.removesuffix(sending.UNFINISHED).split(".") for name in os.listdir(directory)]
-    left = [(int(n[0]), int(n[1])) for n in names if n[0].isdecimal() and len(n) == 2]
-    attempt = len(ends["restarts"]) if ends else max((n for n, _ in left), default=0)
-    ranks = sorted(rank for each, rank in left if each == attempt)
+    named = [(int(n[0]), int(n[1])) for n in names if n[0].isdecimal() and len(n) == 2]
+    attempt = len(ends["restarts"]) if ends else max((n for n, _ in named), default=0)
+    ranks = sorted(rank for each, rank in named if each == attempt)
     if status or (ends and ends["cause"]):
         raise noted(_failure(directory, attempt, ranks, ends, status), directory)
     if ends:  # the launcher knows the pids of this node's ranks only
-        ranks = [one["rank"] for one in ends["ranks"] if "pid" in one]
-    found = []
+        ranks = [end["rank"] for end in ends["ranks"] if "pid" in end]
+    values = []
     for rank in ranks:
         outcome = _outcome(directory, attempt, rank)
         if not isinstance(outcome, sending.Returned):
-            raise WorkerError(f"rank {rank} ended before its function returned; {SEEN}", 0, rank)
-        found.append(outcome.value)
-    return found
+            raise WorkerError(f"rank {rank} ended before its function returned; {HINT}", 0, rank)
+        values.append(outcome.value)
+    return values
 
 
 def _outcome(directory: str, attempt: int, rank: int) -> object:
@@ -98,15 +98,15 @@ def _failure(
     if ends and ends["cause"] == "failure":
         rank = ends["first_failure"]
         error = _of_rank(directory, attempt, rank, status)
-        return error or WorkerError(f"{ends['why']}; {SEEN}", status, rank)
+        return error or WorkerError(f"{ends['why']}; {HINT}", status, rank)
     if ends and ends["cause"]:
-        return LaunchError(f"{ends['why']}; {SEEN}", status)
+        return LaunchError(f"{ends['why']}; {HINT}", status)
     for rank in ranks:
         error = _of_rank(directory, attempt, rank, status)
         # A handler of SIGTERM may call sys.exit: it was told to end.
         if error and SystemExit not in (type(error), type(error.__cause__)):
             return error
-    return LaunchError(f"the launcher {failures.end_in_words(status)}; {SEEN}", status)
+    return LaunchError(f"the launcher {failures.end_in_words(status)}; {HINT}", status)
 
 
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
@@ -116,7 +116,7 @@ def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseExcept
         return _raised(outcome, rank, status)
     unfinished = os.path.join(directory, f"{attempt}.{rank}{sending.UNFINISHED}")
     with suppress(OSError), open(unfinished) as file:
-        return WorkerError(f"{file.read()}: {LOOK}; {SEEN}", status, rank)
+        return WorkerError(f"{file.read()}: {LOOK}; {HINT}", status, rank)
     return None
 
 
@@ -146,9 +146,9 @@ def _raised(outcome: sending.Raised, rank: int, status: int) -> BaseException:
 def noted(error: BaseException, directory: str) -> BaseException:
     """Add the launcher's messages, which --quiet has kept back, to the exception."""
     with suppress(OSError), open(os.path.join(directory, sending.SAID)) as file:
-        said = file.read().rstrip()
-        if said and sys.version_info >= (3, 11):
-            error.add_note(said)
-        elif said and isinstance(error, LaunchError):
-            error.args = (f"{error.args[0]}\n\n{said}", *error.args[1:])
+        messages = file.read().rstrip()
+        if messages and sys.version_info >= (3, 11):
+            error.add_note(messages)
+        elif messages and isinstance(error, LaunchError):
+            error.args = (f"{error.args[0]}\n\n{messages}", *error.args[1:])
     return error

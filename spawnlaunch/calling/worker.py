@@ -60,10 +60,10 @@ def _raised(error: BaseException) -> object:
     words = "".join(traceback.format_exception_only(type(error), error.with_traceback(None)))
     try:
         data = sending.dumps(error)
-        again = pickle.loads(data)
+        read_back = pickle.loads(data)
     except Exception:  # its class may raise anything
         return sending.Raised(words.strip(), None, text)
-    is_same = (type(again), str(again)) == (type(error), str(error))
+    is_same = (type(read_back), str(read_back)) == (type(error), str(error))
     return sending.Raised(words.strip(), data if is_same else None, text)
 
 

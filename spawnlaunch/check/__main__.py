@@ -21,7 +21,7 @@ from spawnlaunch.world import identity, resolve
 
 if TYPE_CHECKING:
     from spawnlaunch.check.facts import Facts
-    from spawnlaunch.check.verdicts import Verdict
+    from spawnlaunch.check.rules import Verdict
 
 NAME = "spawnlaunch.check"
 # Not the docstring, which python -OO leaves out.
@@ -67,7 +67,7 @@ def main() -> int:
 
         shared_errors.refuse(error, os.environ, NAME)
         return 2
-    from spawnlaunch.check import facts, verdicts  # which import torch: the mask was read before
+    from spawnlaunch.check import facts, rules  # which import torch: the mask was read before
 
     node = nodes.read()
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
@@ -78,16 +78,16 @@ def main() -> int:
         said = str(error).partition("\n")[0]
         commands.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
         return 1
-    found = [*verdicts.of_bindings(everyone), *verdicts.of_measured(measured)]
+    verdicts = [*rules.of_bindings(everyone), *rules.of_measured(measured)]
     if rank == 0:
-        shown = [one for one in found if options.all or one.status != verdicts.OK]
+        shown = [one for one in verdicts if options.all or one.status != rules.OK]
         page = "\n".join(_page(everyone, shown))
         if options.json:
             ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
-            page = json.dumps({"ranks": [*ranks], "verdicts": [each._asdict() for each in found]})
+            page = json.dumps({"ranks": [*ranks], "verdicts": [v._asdict() for v in verdicts]})
         if status := commands.print_page(page, NAME):
             return status
-    has_failed = any(verdict.status == verdicts.FAIL for verdict in found)
+    has_failed = any(verdict.status == rules.FAIL for verdict in verdicts)
     return int(has_failed and not options.warn_only)
 
 
@@ -122,10 +122,10 @@ def _gather(
     """The facts of all ranks, in their order, and the ranks' measurements."""
     import torch.distributed as dist
 
-    from spawnlaunch.check import facts, verdicts
+    from spawnlaunch.check import facts, rules
 
     environ = dict(os.environ)
-    if not verdicts.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
+    if not rules.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
         os.environ.pop(GLOO, None)  # a verdict says so; without it the ranks can meet
     dist.init_process_group("gloo")
     own = {"rank": mine.rank, "host": mine.host, **facts.measure(node, mine, environ)}

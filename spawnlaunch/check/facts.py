@@ -1,7 +1,7 @@
 """The CPUs, memory and device of this rank after torch has worked, and their measured speed.
 
 All ranks measure at the same time, as they work at the same time. The results are plain values, for
-JSON and for `verdicts`, which judges.
+JSON and for `rules`, which judge.
 
 Sources: proc(5) for loadavg and stat; sched-bwc.rst and cgroup-v2.rst for a quota of CPU time.
 A value that cannot be read is not known, and there is no verdict on it.
@@ -146,7 +146,7 @@ def derive(
     near = local & there.cpus_to_share if local else given
     places = [each.local_cpus for each in node.devices if each.local_cpus]
     by_default = _by_default(there, seen, local_rank, environ)
-    told = placement.told_threads(environ)
+    told = placement.threads_by_variable(environ)
     usual = node.cpus_online - node.isolated or node.cpus_online
     isolated = placement.isolated_near(node, places)
     suffices = count_cores(node, isolated) >= _size(local_rank, environ)
@@ -273,12 +273,12 @@ def measure(node: hardware.Node, mine: Facts, environ: Mapping[str, str]) -> dic
 
 def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
     """The further measurements of --all."""
-    host, device = os.uname().nodename, device_of(local_rank)
-    hosts = of_each(host)
+    device, hosts = device_of(local_rank), of_each(os.uname().nodename)
+    shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
     found: dict[str, Any] = {
         "computes_on": str(device),
         "limits": {name: _limits(number) for name, number in LIMITS.items()}
-        | {"shm": (_shm_free(), None)},
+        | {"shm": (shm.f_bavail * shm.f_frsize if shm else 0, None)},
     }
     if device.type != "cpu":
         found["gflops"] = _rate(device, *_product(device)) / 1e9
@@ -415,12 +415,6 @@ def _limits(number: int) -> tuple[int | None, int | None]:
     """The soft and the hard limit; None: there is no limit."""
     soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(number))
     return soft, hard
-
-
-def _shm_free() -> int:
-    """The bytes of /dev/shm that are free."""
-    room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
-    return room.f_bavail * room.f_frsize if room else 0
 
 
 def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str]) -> dict[str, Any]:

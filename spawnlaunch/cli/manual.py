@@ -97,13 +97,13 @@ STATUS = (
 )
 
 
-def check_is_told(environ: Mapping[str, str]) -> None:
+def refuse_without_words(environ: Mapping[str, str]) -> None:
     """Raise NoWords where no variable gives a rank or a size, so that nothing was asked for."""
     if not any(value and RANK_OR_SIZE.fullmatch(name) for name, value in environ.items()):
         raise flags.NoWords(SHORT.format(here=flags.HERE))
 
 
-def asked(flag: str, value: str) -> str:
+def page_of(flag: str, value: str) -> str:
     """Return the text for a flag that asks for a page."""
     if flag == "--completion":
         return completion(value)
@@ -114,12 +114,12 @@ def version() -> str:
     """Return the line of --version, with all versions that a bug report needs."""
     from importlib import metadata
 
-    said = [f"Python {sys.version.partition(' ')[0]}"]
+    versions = [f"Python {sys.version.partition(' ')[0]}"]
     try:
-        said.append(f"torch {metadata.version('torch')}")
+        versions.append(f"torch {metadata.version('torch')}")
     except metadata.PackageNotFoundError:
-        said.append("no torch")
-    return f"spawnlaunch {__version__} ({', '.join([*said, *_slurm()])})"
+        versions.append("no torch")
+    return f"spawnlaunch {__version__} ({', '.join([*versions, *_slurm()])})"
 
 
 def _slurm() -> Iterator[str]:
@@ -144,9 +144,9 @@ def page() -> str:
 
 def _columns() -> int:
     """The width in columns: COLUMNS, or that of the terminal on any standard stream."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and len(told) < 6:
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and len(columns) < 6:
+        return int(columns)
     for fd in (1, 2, 0):
         try:
             return os.get_terminal_size(fd).columns
@@ -157,13 +157,13 @@ def _columns() -> int:
 
 def _lines(width: int) -> Iterator[str]:
     yield USAGE
-    for section, said in SECTIONS.items():
+    for section, text in SECTIONS.items():
         yield ""
         if section:
             yield f"{section}:"
-        if said:
+        if text:
             margin = "  " if section else ""
-            yield _wrapped(said, width, initial_indent=margin, subsequent_indent=margin)
+            yield _wrapped(text, width, initial_indent=margin, subsequent_indent=margin)
             yield ""
         if not section:
             yield "options:"
@@ -205,12 +205,12 @@ def completion(shell: str) -> str:
     files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
     parser = argparse.ArgumentParser("spawnlaunch", add_help=False)
     for flag in flags.FLAGS:
-        how: dict[str, Any] = {"action": "store_true"}
+        options: dict[str, Any] = {"action": "store_true"}
         if flag.read and flag.alone is None:
             words = WORDS.get(flag.name) or (() if callable(flag.read) else tuple(flag.read))
-            how = {"choices": words or None}
+            options = {"choices": words or None}
         text = flag.help.replace("%", "%%")
-        action: Any = parser.add_argument(flag.name, *flag.also, help=text, **how)
+        action: Any = parser.add_argument(flag.name, *flag.also, help=text, **options)
         if flag.shown in files:
             action.complete = files[flag.shown]
     program: Any = parser.add_argument("script", nargs="*")

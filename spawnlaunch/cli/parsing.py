@@ -33,7 +33,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     if not argv:
         from spawnlaunch.cli import manual
 
-        manual.check_is_told(environ)
+        manual.refuse_without_words(environ)
     given, words = read_flags(argv)
     extra: dict[str, Any] = {}
     names = " ".join(environ)
@@ -131,8 +131,8 @@ def _without_files(fields: dict[str, Any]) -> list[str]:
     Returns a note where --redirects or --tee lose their effect by that.
     """
     del fields["log_dir"]
-    given_up = [fields.pop(name, None) for name in ("redirects", "tee")]
-    if not any(map(any, filter(None, given_up))):
+    streams = [fields.pop(name, None) for name in ("redirects", "tee")]
+    if not any(map(any, filter(None, streams))):
         return []
     return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
 
@@ -148,43 +148,43 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
 
         slips.check_returns(text, f"{typed}: ")
     if text is None:
-        found = flag.alone
+        value = flag.alone
     elif callable(read):
         try:
-            found = read(text)
+            value = read(text)
         except ValueError as error:
             raise errors.UsageError(f"{typed}: {error}") from None
     elif text in read:
-        found = read[text]
+        value = read[text]
     else:
         words = ", ".join(read)
         raise errors.UsageError(f"{typed}: unknown value {reading.excerpt(text)}; use {words}")
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch.cli import manual
 
-        raise flags.Page(manual.asked(flag.name, found))
-    return found
+        raise flags.Page(manual.page_of(flag.name, value))
+    return value
 
 
 def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
     """The lines about flags that do less than their user may expect."""
-    found = [*request.notes]
+    lines = [*request.notes]
     if request.program == ("bundled", "", ()):
-        found.append(
+        lines.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
             f"script of yours add its path after the flags, as in {flags.HERE} --nproc 2 train.py"
         )
     if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
-        found.append(f"the file {word} here is run; for ours run python -m spawnlaunch.{word}")
+        lines.append(f"the file {word} here is run; for ours run python -m spawnlaunch.{word}")
     if request.nproc is None and "--nproc" in " ".join(request.program.args):
         from spawnlaunch.cli import programs
 
-        found += programs.after_script(request.program)
+        lines += programs.after_script(request.program)
     if request.rdzv_conf:
-        found += values.find_unknown_keys(request.rdzv_conf)
+        lines += values.find_unknown_keys(request.rdzv_conf)
     if request.need_parent:
-        found += _without_effect(request, several_nodes)
-    return found
+        lines += _without_effect(request, several_nodes)
+    return lines
 
 
 def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str]:
@@ -205,8 +205,15 @@ def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str
 
 def _check_together(request: flags.Request) -> None:
     """Raise UsageError for flags that exclude each other, or need another flag that is missing."""
-    if request.preload:
-        _check_preload(request)
+    if request.preload and request.program.kind == "program":
+        raise errors.FlagsError(
+            "--preload is for Python, and --no-python is not; leave one of them out"
+        )
+    if request.preload and request.python != sys.executable:
+        raise errors.UsageError(
+            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
+            "leave one of them out"
+        )
     if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
         raise errors.FlagsError(
             "--rewrite-slurm-env and --no-rewrite-slurm-env exclude each other; leave one out"
@@ -217,8 +224,8 @@ def _check_together(request: flags.Request) -> None:
             "bundled training loop reads LOCAL_RANK; name a script, or for the loop run "
             f"{flags.HERE} --nproc 2"
         )
-    of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
-    if of_ours and not request.explain:
+    is_bundled = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
+    if is_bundled and not request.explain:
         from spawnlaunch.cli import programs
 
         programs.need_torch(request.program, request.python)
@@ -232,25 +239,18 @@ def _check_together(request: flags.Request) -> None:
         )
 
 
-def _check_preload(request: flags.Request) -> None:
-    if request.program.kind == "program":
-        raise errors.FlagsError(
-            "--preload is for Python, and --no-python is not; leave one of them out"
-        )
-    if request.python != sys.executable:
-        raise errors.UsageError(
-            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
-            "leave one of them out"
-        )
-
-
 def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str]) -> flags.Program:
     """Return the program that the workers run; `before` are the launcher's own arguments.
 
     Raises UsageError, and Instead for a program that starts no workers, or starts its own.
     """
-    if not words or (words[0].startswith("-") and words[0] != "-"):
-        return _bundled(words, kind)
+    if not words or (words[0].startswith("-") and words[0] != "-"):  # the bundled loop
+        if kind != "script":
+            need = "-m needs a module" if kind == "module" else "--no-python needs a program"
+            usage = "-m package.module" if kind == "module" else "--no-python ./program"
+            raise errors.FlagsError(f"{need}; run {flags.HERE} {usage}")
+        reading.absolute("runs", "the bundled training loop writes to")
+        return flags.Program("bundled", "", tuple(words))
     target, args = words[0], tuple(words[1:])
     if not target:
         raise errors.UsageError(
@@ -263,50 +263,34 @@ def _program(words: Sequence[str], kind: str = "script", *, before: Sequence[str
         slips.check_returns(target, f"the {kind} ")
     if kind == "program":
         _check_program(target)
-    if kind != "script":
+    if kind != "script" or target == "-":
         return flags.Program(kind, target, args)
-    is_there = os.path.exists(target)
-    if target != "-" and target not in flags.PROGRAMS and not (is_there and target.endswith(".py")):
+    is_there, is_word = os.path.exists(target), target in flags.PROGRAMS
+    if not (is_word or (is_there and target.endswith(".py"))):
         from spawnlaunch.cli import slips
 
         slips.check_script(target, args, before)
-    if target in flags.PROGRAMS or (target != "-" and not is_there):
+    if is_word or not is_there:
         from spawnlaunch.cli import programs
 
         return programs.named(target, args, is_bare=not before)
     return flags.Program("script", target, args)
 
 
-def _bundled(args: Sequence[str], kind: str) -> flags.Program:
-    """Return the bundled loop. Raises FlagsError after -m or --no-python, which need a name."""
-    if kind == "module":
-        raise errors.FlagsError(f"-m needs a module; run {flags.HERE} -m package.module")
-    if kind == "program":
-        raise errors.FlagsError(
-            f"--no-python needs a program; run {flags.HERE} --no-python ./program"
-        )
-    reading.absolute("runs", "the bundled training loop writes to")
-    return flags.Program("bundled", "", tuple(args))
-
-
 def _check_program(target: str) -> None:
     """Raise UsageError for a program that execvp would not find; PATH counts without a slash."""
     places = [""] if os.sep in target else os.get_exec_path()
     paths = (os.path.join(place, target) for place in places)
-    found = next((path for path in paths if os.access(path, os.X_OK)), None)
-    if found is None:
+    path = next((path for path in paths if os.access(path, os.X_OK)), None)
+    if path is None:
+        why = f"is not on PATH; use its path, as in {flags.HERE} --no-python ./program"
         if os.sep in target:
-            raise errors.UsageError(
-                f"program {target!r} is not an executable file; run chmod +x where it is one, or "
-                "leave --no-python out for a script of Python's"
-            )
-        raise errors.UsageError(
-            f"program {target!r} is not on PATH; use its path, as in {flags.HERE} --no-python "
-            "./program"
-        )
-    with suppress(OSError), open(found, "rb") as file:
+            why = "is not an executable file; run chmod +x where it is one, or leave --no-python "
+            why += "out for a script of Python's"
+        raise errors.UsageError(f"program {target!r} {why}")
+    with suppress(OSError), open(path, "rb") as file:
         first = file.readline(MOST_OF_LINE)
         if first.startswith(b"#!") and first.endswith(b"\r\n"):
             from spawnlaunch.cli import slips
 
-            raise errors.UsageError(slips.of_interpreter(found, first))
+            slips.refuse_interpreter(path, first)

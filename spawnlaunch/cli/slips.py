@@ -243,10 +243,10 @@ def check_variables(environ: Mapping[str, str]) -> None:
             )
 
 
-def of_interpreter(path: str, first: bytes) -> str:
-    """The error about a program with a carriage return in the name of its interpreter."""
+def refuse_interpreter(path: str, first: bytes) -> None:
+    """Raise UsageError for a program with a carriage return in the name of its interpreter."""
     line = reading.excerpt(first.rstrip(b"\n").decode(errors="replace"))
-    return (
+    raise errors.UsageError(
         f"program {path!r} begins with {line}, which has {RETURNS}; run sed -i 's/\\r$//' "
         f"{shlex.quote(path)}"
     )

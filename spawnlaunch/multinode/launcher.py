@@ -16,7 +16,7 @@ from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.multinode import link, messages, words
 from spawnlaunch.multinode.settings import Settings, settings_of
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import decisions, leftovers, observer
+from spawnlaunch.run import decisions, observer
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches, routes, starting
 from spawnlaunch.world import host, refusals
@@ -164,7 +164,7 @@ class NodeWorkers(observer.Leader):
 
         None are started where processes of earlier workers are left.
         """
-        if not leftovers.end(self._supervisor.tree):
+        if not self._supervisor.tree.end_all():
             self.exit(failures.LOST, failures.Cause("lost", self._name))
             return
         self._world_size = order.world_size
@@ -186,7 +186,7 @@ class NodeWorkers(observer.Leader):
             self._say(lines)
         self._lines = lines
         self._result = self._supervisor.run(workers)
-        leftovers.end(self._supervisor.tree)
+        self._supervisor.tree.end_all()
         if not self._is_alone:
             ends = tuple((one.rank, one.code) for one in self._result.exits)
             self._ended(self._result.cause is None, ends)

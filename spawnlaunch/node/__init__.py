@@ -57,25 +57,25 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
 
 def _allowed(
     root: str,
-    asked: cpuset.CpuSet | None,
+    wanted: cpuset.CpuSet | None,
     limits: cgroup.Limits,
     online: cpuset.CpuSet,
     warnings: list[str],
 ) -> cpuset.CpuSet:
-    """The allowed CPUs: the mask, else the cpuset, else all online, narrowed to `asked`.
+    """The allowed CPUs: the mask, else the cpuset, else all online, narrowed to `wanted`.
 
-    For a snapshot `asked` may be any CPUs that are online.
+    For a snapshot `wanted` may be any CPUs that are online.
     """
     known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
-    given = cpuset.EMPTY.union(*known[:1]) or online
+    usual = cpuset.EMPTY.union(*known[:1]) or online
     if root and len(known) > 1:  # the mask in a snapshot may be older than the cpuset
-        given = given & known[1] or given
-    if asked is None:
-        return given
-    within = asked & (online if root else given)
+        usual = usual & known[1] or usual
+    if wanted is None:
+        return usual
+    within = wanted & (online if root else usual)
     if not within:
         warnings.append("none of the CPUs asked for is there: all that are allowed are taken")
-    return within or given
+    return within or usual
 
 
 def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limits) -> Node:

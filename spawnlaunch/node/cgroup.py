@@ -79,13 +79,13 @@ def directories(root: str, controller: str, process: str = "self") -> list[str]:
 
     The controller "" is version 2 itself.
     """
-    found = []
+    places = []
     for mount, below in _groups(root, controller, process):
-        found.append(f"{mount}{below}")
+        places.append(f"{mount}{below}")
         while below.startswith("/"):
             below = below.rpartition("/")[0]
-            found.append(f"{mount}{below}")
-    return found
+            places.append(f"{mount}{below}")
+    return places
 
 
 def _groups(root: str, controller: str, process: str = "self") -> list[tuple[str, str]]:
@@ -100,16 +100,16 @@ def _groups(root: str, controller: str, process: str = "self") -> list[tuple[str
         if line.count(":") >= 2:
             _, controllers, path = line.split(":", 2)
             paths |= dict.fromkeys(controllers.split(","), path)
-    own = paths.get(controller, paths.get(""))
-    if own is None and controller == "cpuset":
-        own = sysfs.text(f"{root}/proc/self/cpuset")
-    own = (own or "").rstrip("/")
-    found = []
+    group = paths.get(controller, paths.get(""))
+    if group is None and controller == "cpuset":
+        group = sysfs.text(f"{root}/proc/self/cpuset")
+    group = (group or "").rstrip("/")
+    groups = []
     for mount, top in _mounts(root, controller):
         top = top.rstrip("/")
-        below = own[len(top) :] if f"{own}/".startswith(f"{top}/") else own
-        found.append((f"{root}{mount}", below))
-    return found
+        below = group[len(top) :] if f"{group}/".startswith(f"{top}/") else group
+        groups.append((f"{root}{mount}", below))
+    return groups
 
 
 def _mounts(root: str, controller: str) -> list[tuple[str, str]]:
@@ -123,10 +123,10 @@ def _mounts(root: str, controller: str) -> list[tuple[str, str]]:
     The file system that cpusets had before control groups is of the kind "cpuset".
     """
     first, second = [], []
-    told = sysfs.text(f"{root}/proc/self/mountinfo")
-    for line in (told or sysfs.text(f"{root}/proc/mounts") or "").splitlines():
+    of_namespace = sysfs.text(f"{root}/proc/self/mountinfo")
+    for line in (of_namespace or sysfs.text(f"{root}/proc/mounts") or "").splitlines():
         of_mount, _, of_system = line.partition(" - ")
-        if told:
+        if of_namespace:
             top, mount = (*of_mount.split(), *("",) * 5)[3:5]
             kind, _, options, *_ = (*of_system.split(), "", "", "")
         else:  # in a snapshot
@@ -163,12 +163,12 @@ def holds_alone(quota: hardware.Quota) -> bool:
     """
     if not proc.is_proc_ours():
         return False
-    own = {1, machine.getpid(), *(pid for pid, _ in proc.above())}
+    ancestors = {1, machine.getpid(), *(pid for pid, _ in proc.above())}
     below: set[int] | None = None
     for pid in _members(quota.path.rpartition("/")[0]):
-        if pid not in own and below is None:
+        if pid not in ancestors and below is None:
             below = {each.pid for each in proc.below(proc.children(machine.getpid()))}
-        if pid not in own and pid not in (below or ()):
+        if pid not in ancestors and pid not in (below or ()):
             return False
     return True
 

@@ -92,11 +92,11 @@ def _groups(
 ) -> tuple[cpuset.CpuSet, ...]:
     """The groups of CPUs, each from the first of a CPU's files that lists any."""
     groups: list[cpuset.CpuSet] = []
-    seen: set[int] = set()
+    grouped: set[int] = set()
     for cpu in sorted(online):
-        if cpu not in seen and (members := sysfs.cpus(*lists_of(cpu))) is not None:
-            groups.append((members & online | {cpu}) - seen)
-            seen |= groups[-1]
+        if cpu not in grouped and (members := sysfs.cpus(*lists_of(cpu))) is not None:
+            groups.append((members & online | {cpu}) - grouped)
+            grouped |= groups[-1]
     return tuple(groups)
 
 

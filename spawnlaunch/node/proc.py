@@ -50,8 +50,8 @@ def is_proc_ours() -> bool:
             shown = machine.readlink("/proc/self")
         except OSError:
             shown = ""
-        told = sysfs.fields("/proc/self/status", ":") if shown == str(pid) else {}
-        numbers = told.get("NSpid", shown)  # since Linux 4.1
+        fields = sysfs.fields("/proc/self/status", ":") if shown == str(pid) else {}
+        numbers = fields.get("NSpid", shown)  # since Linux 4.1
         known[pid] = shown == str(pid) and len(numbers.split()) == 1
     return known[pid]
 
@@ -153,8 +153,8 @@ def _own_pids() -> list[int]:
     """
     if not (hasattr(machine, "waitid") and has_children()):
         return []
-    given = range(machine.getpid() + 1, _newest_pid())
-    return [*filter(_look_at_child, given)] or [*filter(_look_at_child, range(2, MOST_PIDS))]
+    newer = range(machine.getpid() + 1, _newest_pid())
+    return [*filter(_look_at_child, newer)] or [*filter(_look_at_child, range(2, MOST_PIDS))]
 
 
 def _newest_pid() -> int:
@@ -180,14 +180,14 @@ def everything() -> list[Process]:
 
 def below(roots: Iterable[Process]) -> list[Process]:
     """Return these processes and all their descendants."""
-    found: dict[int, Process] = {}
+    processes: dict[int, Process] = {}
     todo = list(roots)
     while todo:
         process = todo.pop()
-        if process.pid not in found:
-            found[process.pid] = process
+        if process.pid not in processes:
+            processes[process.pid] = process
             todo.extend(children(process.pid))
-    return list(found.values())
+    return list(processes.values())
 
 
 def is_alive(process: Process) -> bool:
@@ -328,13 +328,13 @@ LISTENS = "0A"  # the state of a listening socket in /proc/net/tcp
 
 def listening_sockets(port: int) -> set[str]:
     """The names of the sockets that listen on a port, in the network namespace of this process."""
-    found = set()
+    sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in (read("self", table) or "").splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{inode}]")
-    return found
+                sockets.add(f"socket:[{inode}]")
+    return sockets
 
 
 def describe_listener(port: int) -> str:
@@ -346,9 +346,9 @@ def describe_listener(port: int) -> str:
         directory = f"/proc/{pid}/fd"
         try:
             fds = machine.listdir(directory) if pid.isdigit() else []
-            is_it = any(machine.readlink(f"{directory}/{fd}") in sockets for fd in fds)
+            is_listener = any(machine.readlink(f"{directory}/{fd}") in sockets for fd in fds)
         except OSError:
             continue  # another user's process, or one that has just ended
-        if is_it:
+        if is_listener:
             return f"{(read(pid, 'comm') or '').strip()} (pid {pid})"
     return "a process that this user cannot see"

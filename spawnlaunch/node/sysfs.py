@@ -60,12 +60,12 @@ def cpus(*paths: str) -> cpuset.CpuSet | None:
 
 def fields(path: str, separator: str | None = None) -> dict[str, str]:
     """The lines `name value` of a file, or `name: value`; empty where there is no such file."""
-    found = {}
+    values = {}
     for line in (text(path) or "").splitlines():
         parts = line.split(separator, 1)
         if len(parts) == 2:
-            found[parts[0].strip()] = parts[1].strip()
-    return found
+            values[parts[0].strip()] = parts[1].strip()
+    return values
 
 
 def names(path: str) -> list[str]:

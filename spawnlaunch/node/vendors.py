@@ -164,11 +164,11 @@ def read_amd(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardwar
     on_bus = [f for f in bus.graphics if f.vendor in (pci.AMD, None)]
     nodes = sysfs.numbers(bus.root + KFD_NODES, "")
     driven = _of_kfd(bus.root, nodes, {f.address for f in on_bus}, dev)
-    seen = {device.address for device in driven}
+    of_kfd = {device.address for device in driven}
     apart = [
         hardware.Device(0, f.address, "amd", usable=False if nodes or dev else None)
         for f in on_bus
-        if f.vendor == pci.AMD and f.pci_class != pci.VGA and f.address not in seen
+        if f.vendor == pci.AMD and f.pci_class != pci.VGA and f.address not in of_kfd
     ]
     if apart and driven:
         hidden = ", ".join(device.address for device in apart)
@@ -302,8 +302,8 @@ def read_accelerators(bus: pci.Bus, dev: str | None) -> Iterator[hardware.Device
         for file in kind.files if dev else ():
             directory, _, prefix = f"{dev}/{file}".rpartition("/")
             numbers = numbers or sysfs.numbers(directory, prefix)
-        own = (kind.pci_vendor, kind.pci_class)
-        mine = [each for each in bus.functions if (each.vendor, each.pci_class) == own]
+        ids = (kind.pci_vendor, kind.pci_class)
+        mine = [each for each in bus.functions if (each.vendor, each.pci_class) == ids]
         for position, function in enumerate(mine):
             minor, usable = None, False if numbers else None
             if position < len(numbers):

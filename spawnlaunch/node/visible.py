@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeAlias
 
-    Seen: TypeAlias = "tuple[Sequence[Slot], list[str], list[str]]"
+    Selection: TypeAlias = "tuple[Sequence[Slot], list[str], list[str]]"
 
 Slot = hardware.Device | None  # None: some device, but it is not known which
 
@@ -106,28 +106,28 @@ def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None =
     source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
     names = names or _entries(environ.get(variable, ",".join(map(str, range(len(slots))))))
     meant = _mend(warnings, [name for name in variables if name in environ], environ, len(mine))
-    seen = Visible(
+    result = Visible(
         numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, chosen, asked,
         meant=meant,
     )  # fmt: skip
-    return seen if slots else _none_selected(node, environ, seen, len(mine))
+    return result if slots else _none_selected(node, environ, result, len(mine))
 
 
 def _none_selected(
-    node: hardware.Node, environ: Mapping[str, str], seen: Visible, count: int
+    node: hardware.Node, environ: Mapping[str, str], result: Visible, count: int
 ) -> Visible:
     """Add why the variable selects none of `count` devices, and how to see some."""
-    variable, warnings = seen.variable, seen.warnings
+    variable, warnings = result.variable, result.warnings
     set_to = f"{variable}={environ[variable]}"
     others = {name: value for name, value in environ.items() if name != variable}
-    unset = (variable, *visible(node, others, seen.asked).unset)
+    unset = (variable, *visible(node, others, result.asked).unset)
     why = next((line for line in warnings if set_to in line), "")
     if why:
-        cure = why if seen.meant else f"{why}, so no device is visible; unset {' '.join(unset)}"
+        cure = why if result.meant else f"{why}, so no device is visible; unset {' '.join(unset)}"
         warnings = tuple(cure if line == why else line for line in warnings)
     else:
-        why = f"{set_to} hides {_counted(count, seen.vendor)}"
-    return seen._replace(warnings=warnings, why=why, unset=unset)
+        why = f"{set_to} hides {_counted(count, result.vendor)}"
+    return result._replace(warnings=warnings, why=why, unset=unset)
 
 
 def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str], count: int) -> str:
@@ -136,9 +136,9 @@ def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str],
         for name in names:
             if not line.startswith(f"{name}={environ[name]}: "):
                 continue
-            if found := corrected(environ[name], count):
-                warnings[i] = f"{line}; export {name}={found}"
-                return f"{name}={found}"
+            if correction := corrected(environ[name], count):
+                warnings[i] = f"{line}; export {name}={correction}"
+                return f"{name}={correction}"
     return ""
 
 
@@ -157,25 +157,25 @@ def corrected(value: str, count: int) -> str:
     plain = re.sub(r"[\s\[\]{}()\"']+", " ", value)
     plain = re.sub(r"(?i)(cuda|gpu|hip|rocm|xpu|npu|device|dev)[:_=]?(?=\d)", "", plain)
     plain = re.sub(r"\s*(-|\.\.)\s*", "-", plain)
-    found: list[int] = []
+    numbers: list[int] = []
     for entry in re.findall(r"[^,;:|\s]+", plain):
         span = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", entry)
         if span is None:
             return ""
-        found += range(int(span[1]), int(span[2] or span[1]) + 1)
-    is_list = found and max(found) < count and len(set(found)) == len(found)
-    return ",".join(map(str, found)) if is_list else ""
+        numbers += range(int(span[1]), int(span[2] or span[1]) + 1)
+    is_list = numbers and max(numbers) < count and len(set(numbers)) == len(numbers)
+    return ",".join(map(str, numbers)) if is_list else ""
 
 
 def _counted(count: int, vendor: str) -> str:
     return f"{'all ' * (count > 1)}{count} device{'s' * (count > 1)} of {vendor}"
 
 
-def counting_cpus(seen: Visible, why: str) -> Visible:
+def counting_cpus(result: Visible, why: str) -> Visible:
     """Replace the line with the reason by one that says that --nproc auto counts CPUs."""
-    others = (line for line in seen.warnings if why not in line)
+    others = (line for line in result.warnings if why not in line)
     line = f"--nproc auto counts CPUs, for no device is visible: {why}"
-    return seen._replace(warnings=(*others, line))
+    return result._replace(warnings=(*others, line))
 
 
 def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
@@ -199,16 +199,16 @@ def _none_visible(
     if not variable:
         return Visible((), variable, ())
     value = environ[variable]
-    seen = f"{variable}={value} names devices, and /sys shows none on this node"
+    missing = f"{variable}={value} names devices, and /sys shows none on this node"
     tokens = _entries(value)
     # The entries before the first that can be no device, as -1 and Slurm's NoDevFiles.
     can_be = [each[:1].isdigit() or each.upper().startswith(UUIDS) for each in tokens]
     names = tuple(tokens[: [*can_be, False].index(False)])
-    said = [seen] if names else []
-    if value.strip().lower() != "all" and any(not _is_one(each) for each in tokens):
-        said = [f"{variable}={value}: this is no list of devices, with commas"]
-    meant = _mend(said, [variable], environ, MOST_DEVICES)
-    return Visible((), variable, tuple(said), names, variable, meant=meant)
+    lines = [missing] if names else []
+    if value.strip().lower() != "all" and any(not _is_single(each) for each in tokens):
+        lines = [f"{variable}={value}: this is no list of devices, with commas"]
+    meant = _mend(lines, [variable], environ, MOST_DEVICES)
+    return Visible((), variable, tuple(lines), names, variable, meant=meant)
 
 
 # Each of these returns the devices, the variables that decide (the last may be unset), and the
@@ -217,7 +217,7 @@ def _none_visible(
 
 def _by_cuda(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> Seen:
+) -> Selection:
     """CUDA numbers devices by address, unless the user sets another order.
 
     Workers get CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's own default puts the fastest first, which
@@ -250,26 +250,26 @@ def _by_cuda(
 
 def _by_rocm(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> Seen:
+) -> Selection:
     outer = [ROCR] if ROCR in environ else []
     slots = _listed(ROCR, environ[ROCR], base, warnings) if outer else base
     inner = next((name for name in WITHIN_ROCR if name in environ), None)
     if inner is None or not slots:
         return slots, outer or [CUDA], []
-    said: list[str] = []
-    within = _listed(inner, environ[inner], slots, said)
-    if outer and not within and said and _TWICE not in said[0]:
-        said = [
+    lines: list[str] = []
+    within = _listed(inner, environ[inner], slots, lines)
+    if outer and not within and lines and _TWICE not in lines[0]:
+        lines = [
             f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {inner}={environ[inner]} "
             "selects none, for it counts from 0 within them"
         ]
-    warnings += said
+    warnings += lines
     return within, [*outer, inner], []
 
 
 def _by_level_zero(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> Seen:
+) -> Selection:
     composite = environ.get(ZE_HIERARCHY, "FLAT").upper() == "COMPOSITE"
     cards = list({device.address: device for device in reversed(base)}.values())[::-1]
     whole = cards if composite else list(base)
@@ -282,14 +282,14 @@ def _by_level_zero(
         tiles = [each for each in base if device and each.address == device.address]
         return _nth(tile.split(".")[0], tiles) if dot else device
 
-    found = [(token, named(token)) for token in _entries(environ[ZE_MASK])]
-    if bad := [token for token, device in found if not device]:
+    entries = [(token, named(token)) for token in _entries(environ[ZE_MASK])]
+    if bad := [token for token, device in entries if not device]:
         warnings.append(
             f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}; devices to choose from: "
             f"{len(whole)}"
         )
     tokens: dict[hardware.Device, list[str]] = {}
-    for device, token in sorted((device, token) for token, device in found if device):
+    for device, token in sorted((device, token) for token, device in entries if device):
         # In COMPOSITE mode a card is one device, even with several tiles in the list.
         same = [each for each in tokens if composite and each.address == device.address]
         tokens.setdefault([*same, device][0], []).append(token)
@@ -298,7 +298,7 @@ def _by_level_zero(
 
 def _by_accelerator(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> Seen:
+) -> Selection:
     kind = vendors.BY_VENDOR[base[0].vendor]
     slots: Sequence[Slot] = base
     if kind.variable in environ:
@@ -322,29 +322,29 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     has_uuids = value.strip().startswith(UUIDS)
     for token in _entries(value):
         is_of_another_kind = variable == CUDA and token.startswith(UUIDS) != has_uuids
-        found = () if is_of_another_kind else _named(variable, token, base)
-        if not found:
+        devices = () if is_of_another_kind else _named(variable, token, base)
+        if not devices:
             if token not in _HIDES_ALL:
                 warnings.append(
                     f"{variable}={value}: {token!r} names no device and ends the list; devices to "
                     f"choose from: {len(base)}"
                 )
             return chosen
-        if found[0] in chosen and found[0] is not None and not token.startswith("MIG-"):
+        if devices[0] in chosen and devices[0] is not None and not token.startswith("MIG-"):
             fate = "ends there" if variable == ROCR else "selects no device"
             warnings.append(
                 f"{variable}={value} {_TWICE} and {fate}; devices to choose from: {len(base)}"
             )
             return chosen if variable == ROCR else []
-        chosen += found
-        if not _is_one(token):
+        chosen += devices
+        if not _is_single(token):
             warnings.append(
                 f"{variable}={value}: {token!r} is no list, and a runtime reads one device of it"
             )
     return chosen
 
 
-def _is_one(entry: str) -> bool:
+def _is_single(entry: str) -> bool:
     """Whether an entry is one number, perhaps with letters after it, or one word.
 
     0-1 and '0 1' look like several.
@@ -366,15 +366,15 @@ def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
     entry = case(token)
     is_slice = entry.startswith("MIG-")
     uuid = entry.removeprefix("MIG-").split("/")[0] if is_slice else entry
-    an_unknown_one = base if len(base) < 2 else [None]
+    unknown = base if len(base) < 2 else [None]
     if uuid.startswith("GPU-"):  # the beginning of one UUID, which may be that of a device
         known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
         matches = [device for device, full in known if full.startswith(uuid)]
         if len(matches) == 1:
             return matches
-        return () if matches or len(known) == len(base) else an_unknown_one
+        return () if matches or len(known) == len(base) else unknown
     if is_slice:
-        return an_unknown_one
+        return unknown
     rest = token.removeprefix("+")  # the C library's strtoul reads the digits at the beginning
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return base[int(digits) :][:1] if reading.is_number(digits) else ()

@@ -34,7 +34,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
@@ -64,9 +64,6 @@ def announced(
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
             return "SIGINT again: killing the workers"
-        case "silent":
-            limit = f"{launch.request.hang_timeout_s:g} s"
-            return f"no output from any rank for {limit}"
         case "overdue":
             return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
@@ -83,11 +80,13 @@ def announced(
     return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
 
 
-def still_stopped(ranks: Iterable[int], launch: launches.Launch) -> str:
-    """The line for workers that have been stopped for --hang-timeout."""
-    stopped, limit = sorted(ranks), f"{launch.request.hang_timeout_s:g} s"
+def silence(stopped: Collection[int], launch: launches.Launch) -> str:
+    """The line for workers that have been silent for --hang-timeout; some of them are stopped."""
+    limit = f"{launch.request.hang_timeout_s:g} s"
+    if not stopped:
+        return f"no output from any rank for {limit}"
     are = "is" if len(stopped) == 1 else "are"
-    return f"{_ranks(stopped)} on {launch.hostname} {are} stopped, for {limit} now"
+    return f"{_ranks(sorted(stopped))} on {launch.hostname} {are} stopped, for {limit} now"
 
 
 def ended_early(cause: failures.Cause, request: flags.Request) -> str:
@@ -99,14 +98,19 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
     """The report of a launch that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = _listed(result)
-    if cause and first and first.code > 0:
-        are_alike = listed and all(exited.code == first.code for exited in listed)
-        if are_alike or (first.code == errors.WRONG_USE and all(map(_is_refused, listed))):
-            yield _all_alike(cause, result)
-            return
     if cause and first:
         first_of = " first" if listed else ""
-        yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+        line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
+        if first.code > 0 and {exited.code for exited in listed} == {first.code}:
+            yield f"{line}, and so did all other ranks"
+            return
+        if first.code == errors.WRONG_USE and all(
+            exited.code == errors.WRONG_USE or _is_stopped(exited) for exited in listed
+        ):  # which met the same error, or were ended before they could
+            stopped = _ranks([exited.rank for exited in listed])
+            yield f"{line}; the launcher stopped {stopped}" if listed else line
+            return
+        yield line
     width = len(str(max((exited.rank for exited in result.exits), default=0)))
     for exited in listed:
         who = failures.worker(exited.rank, hostname, exited.pid, width)
@@ -131,21 +135,6 @@ def _listed(result: failures.LaunchResult) -> list[failures.WorkerExit]:
     return (
         [] if are_alike else [exited for exited in others if exited.code not in (0, -exited.sent)]
     )
-
-
-def _is_refused(exited: failures.WorkerExit) -> bool:
-    """Whether a rank met the first failure's error, or was ended before it could."""
-    return exited.code == errors.WRONG_USE or _is_stopped(exited)
-
-
-def _all_alike(cause: failures.Cause, result: failures.LaunchResult) -> str:
-    """The one line for all ranks, which have ended by the same error."""
-    others = [exited.rank for exited in result.exits if exited != result.first_failure]
-    first_of = " first" if others else ""
-    line = f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
-    if len({exited.code for exited in result.exits}) == 1 < len(result.exits):
-        return f"{line}, and so did all other ranks"
-    return f"{line}; the launcher stopped {_ranks(sorted(others))}" if others else line
 
 
 def after_restarts(n: int) -> str:

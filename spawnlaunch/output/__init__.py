@@ -25,6 +25,7 @@ from spawnlaunch.workers import launches
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
 # Cyan, yellow, green, magenta, blue and their brighter ones; red is for errors (ECMA-48, SGR).
+# None where the user has set NO_COLOR (no-color.org).
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Open files of a guard: of a worker at most a pidfd, and pipes and files of both streams; and those
 # of its own, for a look into /proc and a module that is imported too.
@@ -46,9 +47,8 @@ class Output:
         self._sources: list[tuple[int, pipes.Source]] = []
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
-        self.worker_ends: dict[
-            int, int
-        ] = {}  # by its descriptor: ends of pipes for the next worker
+        # Ends of pipes for the next worker, by its descriptor.
+        self.worker_ends: dict[int, int] = {}
         self._times: int | None = None  # see `publish`
         # Of pipes that are the stdin of ranks which are not debugged: nothing comes there.
         self._silent_ends: list[int] = []
@@ -82,8 +82,9 @@ class Output:
             inlet, self.worker_ends[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
-            if prefix and sink and sink.is_terminal:
-                prefix = _coloured(prefix, worker.rank)
+            if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
+                colour = COLOURS[worker.rank % len(COLOURS)]
+                prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
             source = pipes.Source(
                 inlet, self._loop, sink, prefix.encode(), route, self._report_loss, worker.rank
             )
@@ -130,7 +131,10 @@ class Output:
         for fd, end in ends.items():
             machine.dup2(end, fd)
         if self._limits:
-            _close_on_exec()
+            # Beside all the guard's descriptors, which exec closes, it could open no file.
+            for fd in proc.open_fds():
+                if fd > 2 and not machine.get_inheritable(fd):
+                    machine.close(fd)
             machine.setrlimit(self._limits)
 
     def close_worker_ends(self) -> None:
@@ -258,19 +262,3 @@ def _publish(file: int, slot: int, pid: int, rank: int, when: float) -> None:
     with suppress(OSError):
         text = f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES)
         machine.pwrite(file, text.encode(), slot * SLOT_BYTES)
-
-
-def _coloured(prefix: str, rank: int) -> str:
-    if os.environ.get("NO_COLOR"):  # no-color.org
-        return prefix
-    return f"\x1b[{COLOURS[rank % len(COLOURS)]}m{prefix.rstrip()}\x1b[0m "
-
-
-def _close_on_exec() -> None:
-    """Close the descriptors that exec would close.
-
-    Beside all those of the guard a worker could open no file.
-    """
-    for fd in proc.open_fds():
-        if fd > 2 and not machine.get_inheritable(fd):
-            machine.close(fd)

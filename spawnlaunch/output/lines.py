@@ -56,7 +56,8 @@ class Stream:
             if text or (self._unshown and not self._returned):
                 written += self._grow_bar(self._take() + text)
                 rest = rest[len(text) :]
-        self._hold(rest)
+        self._unshown += rest
+        self._returned = self._unshown.endswith(b"\r")
         return written + self.finish() if len(self._unshown) > MOST_BYTES else written
 
     def reveal(self) -> bytes:
@@ -68,10 +69,6 @@ class Stream:
         if self._unshown or self._screen.bar is self:
             return self._lines(self._take() + b"\n")
         return b""
-
-    def _hold(self, text: bytes) -> None:
-        self._unshown += text
-        self._returned = self._unshown.endswith(b"\r")
 
     def _take(self) -> bytes:
         if not self._unshown:

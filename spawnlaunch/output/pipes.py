@@ -277,8 +277,11 @@ class Source:
             return
         if self._file is not None:
             self._loop.alarm(self._skip, None if wanted else STOPPED_S)
-        if wanted and self._unshown is not None:
-            self._resume_showing()
+        if wanted and self._unshown is not None and self._sink:  # after a gap, which is named
+            note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"
+            self._unshown = None
+            before, data = self._stream.finish(), note.encode(errors="backslashreplace")
+            self._sink.put(before + self._stream.feed(data))
         self._watch(wanted)
 
     def _watch(self, watch: bool) -> None:
@@ -299,14 +302,6 @@ class Source:
         else:
             self._unshown = 0
             self._watch(True)
-
-    def _resume_showing(self) -> None:
-        """Show output again after a gap, and name the gap."""
-        assert self._sink
-        note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"
-        self._unshown = None
-        whole = self._stream.finish() + self._stream.feed(note.encode(errors="backslashreplace"))
-        self._sink.put(whole)
 
     def _end(self) -> None:
         """Close the pipe and the file, and show the last line, which may have no newline."""

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
         def announce(self, event: failures.Cause | str) -> None:
             """Print the line for this event.
 
-            It is a cause, "interrupt", "again", "silent", "overdue" or "stuck".
+            It is a cause, "interrupt", "again", "overdue" or "stuck".
             """
 
-        def show_stacks(self, ranks: Ranks) -> None:
-            """Show where each thread of the workers is.
+        def show_stacks(self, ranks: Ranks, is_silent: bool = False) -> None:
+            """Show where each thread of the workers is, with a line if all of them are silent.
 
             This takes a while, and ends with a call of `stacks_shown`.
             """
@@ -134,8 +134,7 @@ class Decisions:
         """Note that no worker has written anything for --hang-timeout."""
         if self.stage == RUNNING and not self.is_suspended:
             self._is_hung = self._ends_hung
-            self._callbacks.announce("silent")
-            self._callbacks.show_stacks(self.running)
+            self._callbacks.show_stacks(self.running, is_silent=True)
 
     def stacks_shown(self) -> None:
         """Note that the stacks that `show_stacks` asked for have been shown."""

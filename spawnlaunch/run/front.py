@@ -21,14 +21,14 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import cpuset, errors, events, machine, records, say, signals
+from spawnlaunch.base import cpuset, errors, events, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import decisions, guard, leftovers
+from spawnlaunch.run import decisions, guard
 from spawnlaunch.run.supervisor import ARE_YOU_THERE, TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
-from spawnlaunch.workers import launches
+from spawnlaunch.workers import files, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,13 +42,6 @@ OF_GUARD_WITH_ONE_WORKER = 9  # a worker alone keeps our streams
 
 NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
-
-
-class GuardProcess(records.NamedTuple):
-    """The launcher's view of its guard."""
-
-    pid: int
-    channel: int  # descriptor to write signals to
 
 
 def run(
@@ -86,20 +79,19 @@ def run(
     inherited = guard.Inherited(machine.getpid(), inlet, channel, pipe)
     pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
     machine.close(inlet)
-    process = GuardProcess(pid, channel)
     try:
-        watch = _Watch(process, events.Ear(pipe), launch.grace_s)
+        watch = _Watch(pid, channel, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
         if code < 0:
-            return _take_over(code, process, tree, launch)
+            return _take_over(code, pid, tree, launch)
         if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
             tree.end(decisions.LAST_S)  # the guard has named those that it could not kill
         return code
     except OSError:
-        machine.close(process.channel)  # so it ends the workers
+        machine.close(channel)  # so it ends the workers
         with suppress(ChildProcessError):
-            machine.waitpid(process.pid, 0)
-        _take_over(-guard.FAULTS[os.EX_OSERR], process, tree, launch)
+            machine.waitpid(pid, 0)
+        _take_over(-guard.FAULTS[os.EX_OSERR], pid, tree, launch)
         raise
 
 
@@ -113,13 +105,13 @@ def _with_debugged_rank(
     rank, size = launch.request.debug, launch.resolution.world.world_size
     if rank is None or rank >= size:
         raise errors.UsageError(
-            f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
+            f"--debug {rank}: there is no such rank; use one of {cpuset.format(range(size))}"
         )
     if all(worker.rank != rank for worker in workers):
         return launch  # it is on another node
     if not machine.isatty(0):
         raise errors.UsageError(
-            f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
+            f"--debug {rank}: stdin is not a terminal, so no input can come; start it in a "
             "terminal, through ssh with ssh -t"
         )
     say.say([
@@ -149,36 +141,31 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
     needed = len(workers) * LEAST_OF_A_WORKER + shown_files + of_guard
     if needed > machine.sysconf("SC_OPEN_MAX"):
-        _check_limit(len(workers), needed, of_guard)
-
-
-def _check_limit(workers: int, needed: int, of_guard: int) -> None:
-    """Check that `needed` open files are allowed, of which `of_guard` are the guard's.
-
-    Raises UsageError.
-    """
-    _, most = machine.getrlimit()
-    if needed > most != machine.UNLIMITED:
-        fits = max(1, (most - of_guard) * workers // (needed - of_guard))
-        fewer = f"--nproc {fits}, or raise the limit: " if workers > 1 else ""
-        subject = f"{workers} workers need" if workers > 1 else "one worker needs"
+        _, most = machine.getrlimit()
+        if needed <= most or most == machine.UNLIMITED:
+            return
+        n, remedy, subject = len(workers), "run ", "one worker needs"
+        if n > 1:
+            fits = max(1, (most - of_guard) * n // (needed - of_guard))
+            remedy, subject = f"use --nproc {fits}, or raise the limit: ", f"{n} workers need"
         raise errors.UsageError(
-            f"{subject} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
+            f"{subject} {needed} open files, and {most} are allowed; {remedy}ulimit -n {needed}"
         )
 
 
 class _Watch:
     """The launcher's work while its guard runs: pass signals on, and check the guard at times."""
 
-    def __init__(self, process: GuardProcess, ear: events.Ear, grace_s: float) -> None:
-        self._guard, self._ear, self._grace_s = process, ear, grace_s
+    def __init__(self, pid: int, channel: int, ear: events.Ear, grace_s: float) -> None:
+        """Prepare to watch the guard with this pid, which reads signals from `channel`."""
+        self._guard, self._channel, self._ear, self._grace_s = pid, channel, ear, grace_s
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = NEVER
         self._first_stop_signal = 0  # the first signal that means to end the job
         for fd in ear.fds:
             self._loop.watch(fd, self._read_signals)
-        pidfd = machine.open_pidfd(process.pid)  # SIGCHLD may go to a thread that waits for it
+        pidfd = machine.open_pidfd(pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
             self._loop.watch(pidfd, partial(self._has_ended, pidfd))
 
@@ -192,15 +179,24 @@ class _Watch:
     def _read_signals(self) -> None:
         for signum, is_typed in self._ear.read():
             if signum != signal.SIGCHLD:
-                _pass_on(self._guard, signum, is_typed)
+                self._pass_on(signum, is_typed)
             if signum == signal.SIGCONT:  # the guard may be next
                 self._look_in(decisions.STOPPED_S)
             elif signum in signals.STOP and not self._first_stop_signal:
                 self._first_stop_signal = signum
                 self._loop.alarm(self._check_that_guard_reads, self._grace_s + events.HELD_S)
         self._reap()
-        if self._status is None and proc.is_stopped(self._guard.pid):
+        if self._status is None and proc.is_stopped(self._guard):
             self._look_in(decisions.STOPPED_S)
+
+    def _pass_on(self, signum: int, is_typed: bool) -> None:
+        if is_typed and signum == signal.SIGTSTP and not _has_shell():
+            machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
+            return
+        with suppress(OSError):  # the guard may have ended, which we are about to hear
+            machine.write(self._channel, bytes([signum | TYPED if is_typed else signum]))
+        if signum == signal.SIGTSTP:
+            machine.kill(machine.getpid(), signal.SIGSTOP)
 
     def _has_ended(self, pidfd: int) -> None:
         self._loop.forget(pidfd)  # it may be a debugger's to reap first: SIGCHLD tells later
@@ -215,7 +211,7 @@ class _Watch:
         pid = -1
         while self._status is None and pid:
             pid, status = machine.waitpid(-1, os.WNOHANG)
-            if pid == self._guard.pid:
+            if pid == self._guard:
                 self._status = status
 
     def _look_in(self, after_s: float) -> None:
@@ -227,7 +223,7 @@ class _Watch:
 
     def _set_going(self) -> None:
         """Continue the guard, if a signal has stopped it."""
-        self._look_at, pid = NEVER, self._guard.pid
+        self._look_at, pid = NEVER, self._guard
         if proc.is_stopped(pid):
             say.say([f"the guard (pid {pid}) was stopped: continued it"])
             machine.kill(pid, signal.SIGCONT)
@@ -239,8 +235,8 @@ class _Watch:
         a debugger holds the guard, the kernel tells the debugger of its end first, and the debugger
         may not ask for it: so that guard is not waited for.
         """
-        pid = self._guard.pid
-        if machine.size_of(self._guard.channel):
+        pid = self._guard
+        if machine.size_of(self._channel):
             is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
             signal_name = failures.signal_name(self._first_stop_signal)
             say.say([f"the guard (pid {pid}) does not hear {signal_name}{is_held}: killing it, and "
@@ -249,18 +245,8 @@ class _Watch:
             self._status = int(signal.SIGKILL)
             return
         with suppress(OSError):  # it has ended
-            machine.write(self._guard.channel, bytes([ARE_YOU_THERE]))
+            machine.write(self._channel, bytes([ARE_YOU_THERE]))
         self._loop.alarm(self._check_that_guard_reads, 2 * events.HELD_S)
-
-
-def _pass_on(process: GuardProcess, signum: int, is_typed: bool) -> None:
-    if is_typed and signum == signal.SIGTSTP and not _has_shell():
-        machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
-        return
-    with suppress(OSError):  # the guard may have ended, which we are about to hear
-        machine.write(process.channel, bytes([signum | TYPED if is_typed else signum]))
-    if signum == signal.SIGTSTP:
-        machine.kill(machine.getpid(), signal.SIGSTOP)
 
 
 def _has_shell() -> bool:
@@ -277,11 +263,11 @@ def _has_shell() -> bool:
     return False
 
 
-def _take_over(code: int, process: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
+def _take_over(code: int, pid: int, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed or had a fault, and return the exit status."""
-    leftovers.end(tree)
-    leftovers.remove_scratch(launch.scratch)
-    cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=process.pid)
+    tree.end_all()
+    files.remove_scratch(launch.scratch)
+    cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=pid)
     for status, signum in guard.FAULTS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")

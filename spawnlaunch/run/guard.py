@@ -16,10 +16,9 @@ from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import leftovers
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
-from spawnlaunch.workers import launches, starting
+from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import host
 
 TYPE_CHECKING = False
@@ -127,7 +126,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     lost output, or cannot write the file of --result.
     """
     launch, tree = supervisor.launch, supervisor.tree
-    starting.make_scratch(launch.scratch)
+    files.make_scratch(launch.scratch)
     try:
         try:
             result = _run(supervisor, workers)
@@ -135,7 +134,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
             tree.spared.clear()
-            leftovers.end(tree)
+            tree.end_all()
             is_written = supervisor.output.drain(launch.grace_s, supervisor.is_end_requested)
         if not is_written:
             result = result.with_loss()
@@ -152,7 +151,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
                 _report(supervisor, result)
         return result.status
     finally:
-        leftovers.remove_scratch(launch.scratch)
+        files.remove_scratch(launch.scratch)
 
 
 def _run(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> failures.LaunchResult:
@@ -165,9 +164,15 @@ def _run(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> failures
                 lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
             )
         starting.prepare_files(workers, launch.scratch)
-    early = supervisor.preload() if request.preload else None
-    if early:
-        return _ended_early(supervisor, *early)
+    if early := supervisor.preload() if request.preload else None:
+        status, words = early
+        cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
+        words = words or endings.ended_early(cause, request)
+        say.say([words])
+        signum = -cause.code if cause.kind == "signal" else 0
+        if leader:
+            leader.tell_unable(status, words.removeprefix("error: "), signum)
+        return failures.LaunchResult(status, cause)
     if leader:
         return leader.run()
     result = supervisor.run(workers)
@@ -185,8 +190,12 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         rules = supervisor.rules
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.is_end_requested:
-            supervisor.output.say([_why_not(result.status, final, most - used, most)])
-        if more is None or rules.has_later_request or not leftovers.end(tree):
+            others = ",".join(map(str, sorted(final - {result.status}))) or "''"
+            supervisor.output.say([
+                f"no restart after status {result.status}, though {most - used} of {most} are left;"
+                f" to have one, use --no-restart-status {others}"
+            ])  # fmt: skip
+        if more is None or rules.has_later_request or not tree.end_all():
             break
         supervisor.loop.turn(0)  # for events that have come in meanwhile
         while rules.is_suspended and not rules.has_later_request:
@@ -209,25 +218,6 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         supervisor.note("restart", words=words)
         result = supervisor.run(workers)._replace(restarted=before)
     return result
-
-
-def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
-    others = ",".join(map(str, sorted(final - {status}))) or "''"
-    return (
-        f"no restart after status {status}, though {left} of {most} are left; to have one, type "
-        f"--no-restart-status {others}"
-    )
-
-
-def _ended_early(supervisor: Supervisor, status: int, words: str) -> failures.LaunchResult:
-    """Return the result of a launch that ended before its workers were started."""
-    cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
-    words = words or endings.ended_early(cause, supervisor.launch.request)
-    say.say([words])
-    signum = -cause.code if cause.kind == "signal" else 0
-    if supervisor.leader:
-        supervisor.leader.tell_unable(status, words.removeprefix("error: "), signum)
-    return failures.LaunchResult(status, cause)
 
 
 def _report(supervisor: Supervisor, result: failures.LaunchResult) -> None:

@@ -16,8 +16,8 @@ from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
-from spawnlaunch.run import decisions, leftovers
-from spawnlaunch.run.tree import Tree, exit_code
+from spawnlaunch.run import decisions
+from spawnlaunch.run.tree import Tree, exit_code, not_reaped
 from spawnlaunch.workers import environment, launches, starting
 
 TYPE_CHECKING = False
@@ -47,6 +47,14 @@ class FirstSignal(records.NamedTuple):
     was_zombie: bool
 
 
+class Dead(records.NamedTuple):
+    """A worker that has ended, until its orphans are killed and its end is reported."""
+
+    running: Running
+    code: int | None  # 0 after an exit with 0; else it is of several kinds
+    end: Sequence[Any] | None  # its status and its usage, where it is reaped already
+
+
 class Processes:
     """The workers of a launch, and below them all processes that they have started.
 
@@ -72,9 +80,7 @@ class Processes:
         self.by_rank: dict[int, Running] = {}
         self._former_sessions: set[int] = set()  # by the pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: their leftovers may go on
-        # Workers that have ended, each with a number that is 0 after an exit with 0 (else it is
-        # of several kinds); and, of a worker that is reaped already, its status and its usage.
-        self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
+        self._dead: list[Dead] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
         self._first_signals: dict[int, FirstSignal] = {}  # by rank, of those sent to end it
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
@@ -139,7 +145,7 @@ class Processes:
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_at_orphans, None)
         if self._zombies:
-            self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
+            self._output.say(not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """The running workers of these ranks, in their order."""
@@ -225,7 +231,7 @@ class Processes:
             self._former_sessions.add(running.pid)
             if running.worker.own_session:
                 signals.send(running.pid, signal.SIGKILL, is_group=True)
-        self._dead.append((running, code, end))
+        self._dead.append(Dead(running, code, end))
         self._loop.alarm(self.reap_dead, 0)
 
     def reap_dead(self) -> None:
@@ -260,7 +266,7 @@ class Processes:
         worker. Such a process is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self.by_rank.values()}
-        pids |= {running.pid for running, *_ in self._dead} | self._tree.spared
+        pids |= {each.running.pid for each in self._dead} | self._tree.spared
         if not self._is_well():
             self._well.clear()
         spared = self.by_rank.keys() | self._well

@@ -15,8 +15,8 @@ from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup
 from spawnlaunch.outcome import endings, evidence, failures
-from spawnlaunch.run import decisions, leftovers, processes
-from spawnlaunch.run.tree import Tree
+from spawnlaunch.run import decisions, processes
+from spawnlaunch.run.tree import Tree, why_unkillable
 from spawnlaunch.workers import launches, starting
 
 TYPE_CHECKING = False
@@ -69,7 +69,6 @@ class Supervisor:
         self._is_looked_at = False  # the script
         self._was_end_requested = False  # whether a signal or a time limit has asked for the end
         self._deferred_line = ""  # of a failure that all ranks may share
-        self._heading = ""  # of a report of a hang
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
@@ -109,7 +108,7 @@ class Supervisor:
         if cause is not None:
             return self._ended(cause)
         if self.tree.living():
-            leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
+            self.tree.let_end(self.launch.grace_s, self.look, self.output.say)
         return failures.LaunchResult(0, None, tuple(self.exits))
 
     def _ended(self, cause: failures.Cause) -> failures.LaunchResult:
@@ -236,7 +235,7 @@ class Supervisor:
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, each in running if leftovers.why_unkillable(each.pid))
+        stay = frozenset(rank for rank, each in running if why_unkillable(each.pid))
         self.rules.time_up(stay)
 
     def _on_exit(self, exited: failures.WorkerExit) -> None:
@@ -263,13 +262,9 @@ class Supervisor:
         words = endings.announced(
             event, sorted(rules.running), self.launch, rules.announced_grace_s
         )
-        if event == "silent" and (stopped := self.stopped()):
-            words = endings.still_stopped(stopped, self.launch)
         target = self.launch.request.program.target
         failed_with = event.code if not isinstance(event, str) and event.kind == "failure" else 0
-        if event == "silent":
-            self._heading = words  # of the report that is asked for next
-        elif failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
+        if failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
             # All may come to it, and then one line says it.
             self._deferred_line = words
             self.loop.alarm(self._print_deferred, ALIKE_S)
@@ -285,8 +280,11 @@ class Supervisor:
     def _print_deferred(self) -> None:
         self.output.say([self._deferred_line])
 
-    def show_stacks(self, ranks: frozenset[int]) -> None:
-        heading, self._heading = self._heading, ""
+    def show_stacks(self, ranks: frozenset[int], is_silent: bool = False) -> None:
+        heading = ""
+        if is_silent:
+            heading = endings.silence(self.stopped(), self.launch)
+            self.note("said", what="silent", words=heading)
         running = [(each.worker, each.pid) for each in self._processes.of(ranks)]
         for observer in self._observers:
             observer.stacks_wanted(running, heading)

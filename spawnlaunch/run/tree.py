@@ -5,6 +5,16 @@ whatever a worker starts stays below it, setsid and double fork included. The se
 mark that each worker has in its environment and that its children inherit: it tells which worker an
 orphan comes from, and finds all of them where there is no subreaper.
 
+Processes that workers with status 0 have left, such as an upload, have the grace to end:
+
+after a second      it is named
+after the grace     it is told to end (SIGTERM)
+TERM_GRACE_S later  it is killed; what a failed worker leaves is killed at once
+
+A process may stay in spite of SIGKILL. We may not signal a process of another user (kill(2)). A
+traced process ends only once its tracer has waited for it (ptrace(2), "Death under ptrace"), and a
+tracer may be stopped itself.
+
 A pid is only a number, and another process may get it between a look and a signal. So a process is
 known by pid and start time; it is signalled through a pidfd, opened before the last look.
 """
@@ -12,16 +22,24 @@ known by pid and start time; it is signalled through a pidfd, opened before the 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
 
-from spawnlaunch.base import events, machine, signals
+from spawnlaunch.base import events, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
 from spawnlaunch.workers import environment
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Look = Callable[[float], bool]  # for so many seconds; False: there is a cause to end the launch
+
 DEATH_S = 0.02  # until the next look at whether processes have died
+NAMED_AFTER_S = 1.0
+TERM_GRACE_S = 5.0
+LOOK_S = 0.05  # until the next look at what is left
+MOST_NAMED = 5
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 
 
@@ -115,15 +133,10 @@ class Tree:
         reap(adopted)
         is_nobodys = len(orphans) > len(killed)
         if not self.adopts:
-            self._kill_marked(spared, running, ended)
+            others = [process for process in marked(self._run) if process.pid not in spared]
+            send(signal.SIGKILL, [each for each in others if self._is_orphan(each, running, ended)])
         ended.intersection_update({orphan.session for orphan in orphans})
         return is_nobodys
-
-    def _kill_marked(
-        self, spared: Container[int], running: set[str], ended: Container[int]
-    ) -> None:
-        others = [process for process in marked(self._run) if process.pid not in spared]
-        send(signal.SIGKILL, [each for each in others if self._is_orphan(each, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """Send SIGKILL to children of this process, and to all processes below them."""
@@ -198,6 +211,49 @@ class Tree:
             events.patient_sleep(EXEC_S / 10)
         return any(mark_of(process.pid).startswith(f"{self._run}.") for process in family)
 
+    def let_end(self, grace_s: float, look: Look, show: Callable[[Iterable[str]], object]) -> None:
+        """Wait until the processes that workers have left end; the caller kills those that stay.
+
+        A launch that is to end does not wait.
+        """
+        if not self._goes_on(look, min(NAMED_AFTER_S, grace_s)):
+            return
+        show([f"all workers have ended well, and left {self._names()}: "
+              f"{grace_s:g} s (--grace) from now to end without being told"])  # fmt: skip
+        if not self._goes_on(look, grace_s - NAMED_AFTER_S):
+            return
+        show([f"{self._names()} is told to end: {grace_s:g} s are over"])
+        send(signal.SIGTERM, self.living())
+        if self._goes_on(look, min(TERM_GRACE_S, grace_s)):
+            show([f"killing {self._names()}"])
+
+    def _goes_on(self, look: Look, for_s: float) -> bool:
+        """Whether such a process still runs after `for_s` seconds, and nothing ends the launch."""
+        deadline, is_over = machine.running_s() + for_s, False
+        while self.living():
+            if is_over:
+                return True
+            if not look(LOOK_S):
+                return False
+            is_over = machine.running_s() > deadline  # of this, a gap was just counted
+        return False
+
+    def _names(self) -> str:
+        pids = sorted({process.pid for process in self.living()})
+        return ", ".join(map(named, pids[:MOST_NAMED])) + ", ..." * (len(pids) > MOST_NAMED)
+
+    def end_all(self) -> bool:
+        """Kill all processes of the run that are left, and name those that do not die.
+
+        True: all are gone.
+        """
+        pids = [process.pid for process in self.end(self.patience_s)]
+        if pids:
+            stuck = "it must be stuck in the kernel"
+            say.say(f"could not kill {named(pid)}, which is left: "
+                    f"{why_unkillable(pid) or stuck}" for pid in pids)  # fmt: skip
+        return not pids
+
 
 def _await_deaths(processes: Iterable[proc.Process], loop: events.Loop) -> None:
     """Wait until one of the processes has ended, but not for long."""
@@ -216,3 +272,44 @@ def exit_code(zombie: int) -> int:
     It is the last field of /proc/PID/stat (proc(5)), and 0 for a process that we may not look into.
     """
     return int(proc.stat(str(zombie))[-1]) if proc.is_proc_ours() else 0
+
+
+def why_unkillable(pid: int) -> str:
+    """The reason why a process survives SIGKILL; "": it may still end by itself."""
+    try:
+        machine.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        uid = proc.status(pid, "Uid")
+        whom = machine.name_of_user(int(uid.split()[0])) if uid else "another user"
+        return f"it runs as {whom}, whom {machine.name_of_user(machine.geteuid())} may not signal"
+    return _name_tracer(pid)
+
+
+def named(pid: int) -> str:
+    """The pid, and the name of the program where it can be read."""
+    command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_ours() else ""
+    return f"pid {pid} ({command})" if command else f"pid {pid}"
+
+
+def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
+    """A line for each child that has ended and cannot be reaped in `patience_s` seconds."""
+    deadline = machine.running_s() + patience_s
+    for pid in zombies:
+        if not _is_reaped(pid, deadline):
+            yield f"{named(pid)} has ended, but {_name_tracer(pid) or 'cannot be reaped'}"
+
+
+def _is_reaped(pid: int, until: float) -> bool:
+    with suppress(ChildProcessError):  # it has been reaped already
+        while not machine.waitpid(pid, os.WNOHANG)[0]:
+            if machine.running_s() > until:
+                return False
+            events.patient_sleep(0.01)
+    return True
+
+
+def _name_tracer(pid: int) -> str:
+    tracer = proc.tracer(pid)
+    return f"it is held by its tracer, {named(tracer)}" if tracer else ""

@@ -1,4 +1,4 @@
-"""All files and directories that spawnlaunch makes, with the rules about other users.
+"""All files and directories that spawnlaunch makes or removes, with the rules about other users.
 
 The output of workers is private: a directory that we make is for its user alone, as torchrun's is.
 Where a directory is there already, the user has chosen its readers; files have the umask's mode.
@@ -16,9 +16,10 @@ import errno
 import os
 import select
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 
-from spawnlaunch.base import errors, events, machine
+from spawnlaunch.base import errors, events, machine, reading, say
 from spawnlaunch.workers import environment, launches
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
@@ -26,6 +27,7 @@ PATIENCE_S = 5.0  # for the reader of a pipe to take something
 ELSEWHERE = "name another directory with --log-dir"
 REFUSED = (errno.EPERM, errno.ENOSYS)  # by a sandbox
 STAYS = (errno.EBUSY, *REFUSED)  # a file that is mounted by itself, as of a container (rename(2))
+FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -127,6 +129,102 @@ def open_log(route: launches.Route) -> int:
         machine.close(fd)
         raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
     return fd
+
+
+# The scratch directory
+
+
+def scratch_path(environ: Mapping[str, str]) -> str:
+    """A name that no other launch on this machine has, nor in a container that shares /tmp."""
+    name = f"spawnlaunch-{machine.getpid()}-{machine.urandom(4).hex()}"
+    return os.path.join(reading.absolute(environ.get("TMPDIR") or "/tmp", "TMPDIR"), name)
+
+
+def make_scratch(directory: str) -> None:
+    """Make the scratch directory, new and for this user alone.
+
+    It is for files that need not outlive the launch: the workers' error files. The process that
+    starts the workers makes it and removes it; if that is a guard that was killed, the launcher
+    removes it.
+    Raises UsageError where nothing can be written there.
+    """
+    try:
+        machine.mkdir(directory, mode=0o700)  # refuses any existing entry, a link too (mkdir(2))
+    except OSError as error:
+        raise errors.UsageError(
+            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
+            "can be written"
+        ) from None
+
+
+def remove_scratch(directory: str) -> None:
+    """Remove the scratch directory, if it is there, with all that the workers left in it.
+
+    Only a directory of our own user: where others may rename entries of TMPDIR, the name may by now
+    lead elsewhere.
+    """
+    try:
+        if machine.lstat(directory).st_uid == machine.geteuid():
+            machine.rmdir(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:  # most are empty
+        remove_tree(directory)
+        if machine.lexists(directory):
+            say.say([f"cannot remove {directory}: {error.strerror}; run rm -r {directory}"])
+
+
+def remove_tree(directory: str) -> None:
+    """Remove a directory of ours with all that is in it, unless the system refuses."""
+    try:
+        fd = machine.open(directory, FOR_LISTING)
+    except OSError:
+        return
+    try:
+        if machine.fstat(fd).st_uid == machine.geteuid():
+            _empty(fd)
+            machine.rmdir(f"../{os.path.basename(directory)}", dir_fd=fd)
+    except OSError:
+        pass
+    finally:
+        machine.close(fd)
+
+
+def _empty(top: int) -> None:
+    """Remove the entries of an open directory. Raises OSError.
+
+    Directories may be nested deeper than a path or a recursion can be. So the entries of each
+    directory in `top` are removed or moved up into `top`, again and again, until no directory has
+    any.
+    """
+    while full := [name for name in machine.listdir(top) if not _is_removed(name, top)]:
+        for name in full:
+            _move_up(name, top)
+
+
+def _move_up(name: str, top: int) -> None:
+    """Move the directories in a directory of `top` into `top`, and remove the files."""
+    fd = machine.open(name, FOR_LISTING, dir_fd=top)
+    try:
+        for each in machine.listdir(fd):
+            if not _is_removed(each, fd):
+                machine.rename(each, machine.urandom(8).hex(), src_dir_fd=fd, dst_dir_fd=top)
+    finally:
+        machine.close(fd)
+
+
+def _is_removed(name: str, fd: int) -> bool:
+    """Remove an entry of an open directory; False: it is a directory that has entries."""
+    try:
+        if stat.S_ISDIR(machine.lstat(name, dir_fd=fd).st_mode):
+            machine.rmdir(name, dir_fd=fd)
+        else:
+            machine.unlink(name, dir_fd=fd)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # rmdir(2): it may be either
+            raise
+        return False
+    return True
 
 
 # The directories and files of the ranks are made before any worker is started: so an error about

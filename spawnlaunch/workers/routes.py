@@ -46,7 +46,7 @@ def choose_directories(
     if base is None:
         if world.is_task:
             raise errors.UsageError(
-                "--redirects needs a place for the files of all tasks; type --log-dir DIR as well"
+                "--redirects needs a place for the files of all tasks; use --log-dir DIR as well"
             )
         base = os.path.join(os.path.dirname(scratch), f"logs-of-{os.path.basename(scratch)}")
         lines = [f"--redirects without --log-dir DIR: the streams are kept in {base}"]
@@ -94,7 +94,9 @@ def _routes(
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
     redirected = request.redirects.of(rank, local_rank) if request.redirects else 0
-    teed = _tee(request, rank, local_rank)
+    teed = request.tee.of(rank, local_rank) if request.tee is not None else 0
+    if request.tee is None and request.log_dir is not None and request.redirects is None:
+        teed = values.STDOUT | values.STDERR  # --log-dir alone keeps both, and shows them
     ways = []
     for stream, name in FILES.items():
         goes_to_file = (redirected | teed) & stream
@@ -106,14 +108,6 @@ def _routes(
     return launches.Routes(*ways)
 
 
-def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
-    """The streams that are kept and shown too: with --log-dir alone both, as no task has it."""
-    if request.tee is not None:
-        return request.tee.of(rank, local_rank)
-    by_default = request.log_dir is not None and request.redirects is None
-    return values.STDOUT | values.STDERR if by_default else 0
-
-
 def _check_filters(request: flags.Request, world: identity.World) -> None:
     """Raise UsageError for a filter that names a rank which is not there."""
     for flag, chosen, size in (
@@ -122,7 +116,7 @@ def _check_filters(request: flags.Request, world: identity.World) -> None:
     ):
         if chosen and min(chosen) >= size:
             raise errors.UsageError(
-                f"{flag} {cpuset.format(chosen)}: there is no such rank; type some of "
+                f"{flag} {cpuset.format(chosen)}: there is no such rank; use some of "
                 f"{cpuset.format(range(size))}"
             )
 

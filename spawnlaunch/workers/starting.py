@@ -95,29 +95,6 @@ def _files_of_launcher(
     return result, error_file
 
 
-def scratch_path(environ: Mapping[str, str]) -> str:
-    """A name that no other launch on this machine has, nor in a container that shares /tmp."""
-    name = f"spawnlaunch-{machine.getpid()}-{machine.urandom(4).hex()}"
-    return os.path.join(reading.absolute(environ.get("TMPDIR") or "/tmp", "TMPDIR"), name)
-
-
-def make_scratch(directory: str) -> None:
-    """Make the scratch directory, new and for this user alone.
-
-    It is for files that need not outlive the launch: the workers' error files. The process that
-    starts the workers makes it and removes it; if that is a guard that was killed, the launcher
-    removes it.
-    Raises UsageError where nothing can be written there.
-    """
-    try:
-        machine.mkdir(directory, mode=0o700)  # refuses any existing entry, a link too (mkdir(2))
-    except OSError as error:
-        raise errors.UsageError(
-            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
-            "can be written"
-        ) from None
-
-
 def _is_ours(directory: str) -> bool:
     """Whether the scratch directory is still there: a cleaner of TMPDIR may have taken it."""
     try:
@@ -256,9 +233,9 @@ def prepare_files(
     `scratch` is a new directory for this user alone; in task mode there is none.
     """
     if restart and scratch and not _is_ours(scratch):
-        with suppress(OSError):  # `make_scratch` says why
+        with suppress(OSError):  # `files.make_scratch` says why
             files.make_directory(os.path.dirname(scratch))
-        make_scratch(scratch)
+        files.make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)
         is_elsewhere = error_file and os.path.dirname(error_file) != scratch

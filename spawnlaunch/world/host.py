@@ -34,9 +34,9 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, the second of an interface as well
 MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
-MOST_FOUND = 64  # addresses of one name
+MOST_OF_A_NAME = 64  # addresses of one name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
-ASKED = 1024  # other processes may connect so often to learn the owner; nothing accepts these
+BACKLOG = 1024  # other processes may connect so often to learn the owner; nothing accepts these
 LISTENS_S = 0.01  # seconds within which a process that has bound a name listens
 
 
@@ -53,40 +53,40 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
     Raises UsageError where the port is in use and cannot be replaced by another one.
     """
     world, fact = resolution.world, resolution.sources["master_addr"]
-    if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _find_own(fact.value):
-        said = (
+    if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _is_own_address(fact.value):
+        line = (
             f"MASTER_ADDR={fact.value} is not an address of this machine, where rank 0 listens; "
             "unless something between forwards to it, use --master-addr HOST"
         )
-        resolution = resolution.with_notices(say.JOB, said)
+        resolution = resolution.with_notices(say.JOB, line)
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
-    held = hold_port(port)
-    if held is None:
+    held_port = hold_port(port)
+    if held_port is None:
         source = resolution.sources["master_port"].source
         is_alone = resolution.sources["mode"].source == "--standalone"
         if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
-            said = f"{source} {port} is in use on this machine: another port is taken"
-            resolution = resolution.with_notices(say.JOB, said)
+            line = f"{source} {port} is in use on this machine: another port is taken"
+            resolution = resolution.with_notices(say.JOB, line)
             return _with_free_port(resolution, f"{source} {port} is in use")
         raise errors.UsageError(_in_use(resolution, port))
-    return resolution, held
+    return resolution, held_port
 
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
     world, source = resolution.world, resolution.sources["master_port"].source
-    said = (
+    line = (
         f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
         "rank 0 cannot listen there; end what uses it, or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
-        said += (
+        line += (
             f" on all; the {world.world_size - 1} other tasks wait for rank 0 until they are "
             "ended, by srun if it has --kill-on-bad-exit=1"
         )
-    return said
+    return line
 
 
 def renew_port(
@@ -106,11 +106,13 @@ def renew_port(
 def _with_free_port(
     resolution: identity.Resolution, why: str
 ) -> tuple[identity.Resolution, HeldPort]:
-    held = hold_free_port()
+    held_port = hold_free_port()
     why = f"free port outside the ephemeral range ({why})"
-    fact = resolution.sources["master_port"]._replace(value=held.port, source=why)
+    fact = resolution.sources["master_port"]._replace(value=held_port.port, source=why)
     world, sources = resolution.world, {**resolution.sources, "master_port": fact}
-    return resolution._replace(world=world._replace(master_port=held.port), sources=sources), held
+    return resolution._replace(
+        world=world._replace(master_port=held_port.port), sources=sources
+    ), held_port
 
 
 def check_address(resolution: identity.Resolution) -> identity.Resolution:
@@ -119,13 +121,13 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     Each of several tasks does so, and all come to the same address.
     """
     fact = resolution.sources["master_addr"]
-    if _find_own(fact.value):
+    if _is_own_address(fact.value):
         return resolution
     is_known = addresses(fact.value, socket.AF_UNSPEC)
     why = "is another machine's" if is_known else "has no address here"
     why += f", and all workers are on this {'one' if is_known else 'machine'}"
     mark = "=" if fact.source in resolution.environ else " "
-    said = f"replaced {fact.source}{mark}{fact.value}, which {why}"
+    line = f"replaced {fact.source}{mark}{fact.value}, which {why}"
     others = [each for each in fact.rejected if each.value != master.LOOPBACK]
     fact = identity.Fact(
         master.LOOPBACK,
@@ -135,13 +137,13 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     return resolution._replace(
         world=resolution.world._replace(master_addr=fact.value),
         sources={**resolution.sources, "master_addr": fact},
-    ).with_notices(say.JOB, said)
+    ).with_notices(say.JOB, line)
 
 
-def _find_own(name: str) -> bool:
+def _is_own_address(name: str) -> bool:
     """Whether at least one address of a name belongs to this machine."""
-    found = addresses(name, socket.AF_UNSPEC)
-    return any(each.startswith("127.") or _is_ours(each) for each in found)
+    known = addresses(name, socket.AF_UNSPEC)
+    return any(each.startswith("127.") or _is_of_this_machine(each) for each in known)
 
 
 def hold_free_port(seed: int | None = None) -> HeldPort:
@@ -157,9 +159,9 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         low, high = 0, -1
     for is_polite in (True, False):  # another user may have bound the names of all ports
         for port in candidates(low, high, seed):
-            held = hold_port(port, is_polite)
-            if held is not None:
-                return held
+            held_port = hold_port(port, is_polite)
+            if held_port is not None:
+                return held_port
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
@@ -189,14 +191,16 @@ def claim(name: str, is_polite: bool = False) -> Any | None:
     try:
         lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         lock.bind(name)
-        lock.listen(ASKED)  # so that a process that finds the name taken can ask which user has it
+        lock.listen(
+            BACKLOG
+        )  # so that a process that finds the name taken can ask which user has it
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and (is_polite or _is_own(name)):
+        if error.errno == errno.EADDRINUSE and (is_polite or _is_of_this_user(name)):
             return None
     return lock or machine.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
-def _is_own(name: str) -> bool:
+def _is_of_this_user(name: str) -> bool:
     """Whether a process of this user has an abstract name."""
     for _ in range(2):  # that process may have bound the name, and not listen yet
         with suppress(OSError):
@@ -251,21 +255,21 @@ def find_interface(
         names = ", ".join(sorted(set(here.values()) - {""}))
         return {}, (f"{trap}; export {lines}, one of: {names}",)
     exports = {variable: name for variable in INTERFACES if not environ.get(variable)}
-    said = " ".join(f"{variable}={value}" for variable, value in exports.items())
-    return exports, (f"{trap}; set {said}, the interface towards {world.master_addr}",)
+    line = " ".join(f"{variable}={value}" for variable, value in exports.items())
+    return exports, (f"{trap}; set {line}, the interface towards {world.master_addr}",)
 
 
 def _find_trap(hostname: str) -> str | None:
     """Return what is wrong with the address of this host's name, or None."""
-    found = addresses(hostname)
-    if not found and addresses(hostname, socket.AF_INET6):
+    known = addresses(hostname)
+    if not known and addresses(hostname, socket.AF_INET6):
         return None  # `_interfaces` knows IPv4 addresses only
-    if not found:
+    if not known:
         return f"host name {hostname} has no address, so other nodes may not reach this one"
-    if all(address.startswith("127.") for address in found):
-        return f"host name {hostname} is {found[0]}, which other nodes cannot reach"
-    if not any(_is_ours(address) for address in found if not address.startswith("127.")):
-        return f"host name {hostname} is {found[0]}, which is not an interface of this machine"
+    if all(address.startswith("127.") for address in known):
+        return f"host name {hostname} is {known[0]}, which other nodes cannot reach"
+    if not any(_is_of_this_machine(address) for address in known if not address.startswith("127.")):
+        return f"host name {hostname} is {known[0]}, which is not an interface of this machine"
     return None
 
 
@@ -280,7 +284,7 @@ def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
     from spawnlaunch.world import lookup
 
     try:
-        return list(lookup.Lookup(lambda: _addresses(name, family)[:MOST_FOUND]).answer())
+        return list(lookup.Lookup(lambda: _addresses(name, family)[:MOST_OF_A_NAME]).answer())
     except OSError:
         return []
 
@@ -303,10 +307,10 @@ def is_here(name: str, hostname: str) -> bool:
         not is_address and name.partition(".")[0] == hostname.partition(".")[0]
     ):
         return True
-    return any(map(_is_ours, addresses(name, socket.AF_UNSPEC)))
+    return any(map(_is_of_this_machine, addresses(name, socket.AF_UNSPEC)))
 
 
-def _is_ours(address: str) -> bool:
+def _is_of_this_machine(address: str) -> bool:
     """Whether an address is this machine's: a socket can bind no other (ip(7))."""
     try:
         probe = machine.socket(
@@ -325,12 +329,12 @@ def _is_ours(address: str) -> bool:
 
 def _interface_towards(host: str, here: dict[str, str]) -> str | None:
     """The interface on the route to a host, by its IPv4 address; None where it is not certain."""
-    found = addresses(host)
-    if not found or found[0].startswith("127."):
+    known = addresses(host)
+    if not known or known[0].startswith("127."):
         return None
     probe = machine.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        probe.connect((found[0], 9))  # chooses a route, and sends nothing: udp(7)
+        probe.connect((known[0], 9))  # chooses a route, and sends nothing: udp(7)
         return here.get(probe.getsockname()[0]) or None
     except OSError:
         return None
@@ -352,11 +356,11 @@ def _interfaces() -> dict[str, str]:
         return {}  # no Linux
     finally:
         any_socket.close()
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for start in range(0, length, IFREQ_BYTES):
         answer = answers[start : start + IFREQ_BYTES].tobytes()
         label, address = answer[:NAME_BYTES].partition(b"\0")[0], socket.inet_ntoa(answer[20:24])
         if not address.startswith("127."):
             name = label.partition(b":")[0].decode(errors="replace")
-            found[address] = name if found.get(address, name) == name else ""
-    return found
+            known[address] = name if known.get(address, name) == name else ""
+    return known

@@ -84,6 +84,11 @@ def is_named(fact: Fact, environ: Environ) -> bool:
     return fact.source.startswith("--") or fact.source in environ
 
 
+def is_one_node(facts: Facts) -> bool:
+    """Whether all ranks are on this node."""
+    return bool(facts["world_size"].value == facts["local_world_size"].value)
+
+
 def first(candidates: Iterable[Fact | None]) -> Fact | None:
     """Return the first candidate that is not None, with the others as its rejected candidates.
 

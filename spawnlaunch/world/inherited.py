@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spawnlaunch.cli import flags
 
 FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
-LEFT = "left by an outer launcher: what stands beside it contradicts"
+REPLACED_AS_STALE = "left by an outer launcher: what stands beside it contradicts"
 
 
 class Inherited(records.NamedTuple):
@@ -39,7 +39,7 @@ class Inherited(records.NamedTuple):
 
 
 def read_inherited(
-    mode: str, it: identity.Evidence, facts: identity.Facts, host: identity.Fact | None
+    evidence: identity.Evidence, facts: identity.Facts, host: identity.Fact | None
 ) -> Inherited:
     """Sort the inherited variables into kept, stale and rejected ones.
 
@@ -47,26 +47,29 @@ def read_inherited(
     Several launchers decide only by values that are equal in all of them: the sizes, and the host
     where it is certain.
     """
-    environ, manager = it.environ, it.manager
+    environ, manager, mode = evidence.environ, evidence.manager, facts["mode"].value
     if manager.gives_ranks:
         return Inherited()
-    stale = _find_stale(environ, facts, mode)
+    stale = _find_stale(environ, facts)
     if stale if mode == identity.LOCAL else environ.get(identity.RUN_ID):
-        return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
-    addr, rejected = identity.text(environ, "MASTER_ADDR"), {}
-    port = identity.number(environ, "MASTER_PORT", most=values.MAX_PORT)
-    if addr is not None and mode != identity.LOCAL:
-        certain = host if manager.knows_host else None
-        alone = facts["world_size"].value == facts["local_world_size"].value
-        if why := _why_useless(addr.value, certain, alone):
+        return Inherited(
+            {}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), REPLACED_AS_STALE)
+        )
+    kept, rejected = {}, {}
+    if port := identity.number(environ, "MASTER_PORT", most=values.MAX_PORT):
+        kept["MASTER_PORT"] = port
+    if address := identity.text(environ, "MASTER_ADDR"):
+        certain, why = host if manager.knows_host else None, ""
+        if mode != identity.LOCAL:
+            why = _why_useless(address.value, certain, identity.is_one_node(facts))
+        if why:
             rejected["MASTER_ADDR"] = why
-            addr = None
-    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
-    kept = {name: fact for name, fact in found.items() if fact is not None}
+        else:
+            kept["MASTER_ADDR"] = address
     return Inherited(kept, stale, rejected)
 
 
-def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> tuple[str, ...]:
+def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, ...]:
     """The inherited variables, as NAME=value, that contradict what was derived."""
     names = [
         name
@@ -74,7 +77,7 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
         if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
     is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
-    if is_alone and mode == identity.LOCAL and names == ["WORLD_SIZE"]:
+    if is_alone and facts["mode"].value == identity.LOCAL and names == ["WORLD_SIZE"]:
         names = []  # the only pod of a job, in which users of torchrun start several workers
     names += [name for name in identity.OUTER if environ.get(name)]
     if environ.get(identity.AGENT_STORE) == "False":
@@ -82,12 +85,12 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, is_one_node: bool) -> str:
     """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
         return "which are several addresses; use --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
-        return "" if alone else "by which every node would mean itself"
+        return "" if is_one_node else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
     if host is None or is_number or _names(addr, host.value):
         return ""
@@ -116,15 +119,19 @@ def _names(addr: str, host: str) -> bool:
     [True, False, False, False]
     """
     name, short = addr.partition(".")[0].lower(), host.partition(".")[0].lower()
-    before, found, after = name.partition(short or name)
-    return found == short and not before[-1:].isalnum() and not after[:1].isdigit()
+    before, middle, after = name.partition(short or name)
+    return middle == short and not before[-1:].isalnum() and not after[:1].isdigit()
 
 
-def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> identity.Facts:
+def add_rejected(
+    facts: identity.Facts, inherited: Inherited, environ: identity.Environ
+) -> identity.Facts:
     """Return the facts with the replaced variables among their rejected candidates."""
     result = dict(facts)
-    ranks = {name: LEFT for name in identity.RANKS if it.stale and name in environ}
-    for name, why in {**ranks, **it.rejected}.items():
+    ranks = {
+        name: REPLACED_AS_STALE for name in identity.RANKS if inherited.stale and name in environ
+    }
+    for name, why in {**ranks, **inherited.rejected}.items():
         question = identity.RANKS.get(name) or identity.MASTER[name]
         fact = result[question]
         rejected = (*fact.rejected, identity.Rejected(environ[name], name, why))
@@ -132,24 +139,26 @@ def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ
     return result
 
 
-def find_warnings(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> list[str]:
+def find_warnings(
+    facts: identity.Facts, inherited: Inherited, environ: identity.Environ
+) -> list[str]:
     """The warnings about inherited variables that are replaced."""
-    stale, found = list(it.stale), []
-    for name, why in it.rejected.items():
+    stale, lines = list(inherited.stale), []
+    for name, why in inherited.rejected.items():
         fact = facts[identity.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
             continue  # a flag has replaced the variable, or nothing has
-        if why == LEFT:
+        if why == REPLACED_AS_STALE:
             stale.append(f"{name}={environ[name]}")
         else:
-            found.append(f"replaced {name}={environ[name]}, {why}")
+            lines.append(f"replaced {name}={environ[name]}, {why}")
     if stale:
         line = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
         mode = facts["mode"].value
         if identity.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == identity.LOCAL:
             line += "; if they are a pod's, use --nnodes N --node-rank N --master-addr HOST"
-        found.insert(0, line)
-    return found
+        lines.insert(0, line)
+    return lines
 
 
 def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
@@ -159,11 +168,11 @@ def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
     PyTorchJob sets it so, in the pod with RANK 0, and Kubernetes' own variable shows that. A user
     who gives flags for several nodes means the four.
     """
-    typed = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
-    by_hand = request.nproc is None or request.standalone or any(t is not None for t in typed)
+    by_flags = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
+    is_meant = request.nproc is None or request.standalone or any(f is not None for f in by_flags)
     may_be_master = environ.get(identity.POD) and environ["RANK"] == "0"
-    alone = environ["WORLD_SIZE"] == "1"
-    if by_hand or may_be_master or alone or not is_loopback(environ["MASTER_ADDR"]):
+    is_alone = environ["WORLD_SIZE"] == "1"
+    if is_meant or may_be_master or is_alone or not is_loopback(environ["MASTER_ADDR"]):
         return ""
     return (
         f"{_four(environ)} are taken for what a profile or another launcher left, because "

@@ -25,25 +25,20 @@ COMPUTED_PORTS = range(20_000, 28_999)
 STRIDE = 101
 
 
-def find_host(mode: str, it: identity.Evidence, facts: identity.Facts) -> identity.Fact | None:
+def find_host(evidence: identity.Evidence, facts: identity.Facts) -> identity.Fact | None:
     """The host of rank 0, as far as it is known without a flag."""
+    manager, mode = evidence.manager, facts["mode"].value
     if mode == identity.LOCAL:
         return identity.Fact(LOOPBACK, "local mode")
-    manager = it.manager
+    exported = manager.rank_0_host() if mode == identity.TASK else manager.node_0_host()
     hosts = manager.hosts()
-    alone = facts["world_size"].value == facts["local_world_size"].value
-    return identity.first(
-        [
-            manager.rank_0_host() if mode == identity.TASK else manager.node_0_host(),
-            identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
-            identity.Fact(it.hostname, "this host: all ranks are on it") if alone else None,
-        ]
-    )
+    listed = identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None
+    here = identity.Fact(evidence.hostname, "this host: all ranks are on it")
+    return identity.first([exported, listed, here if identity.is_one_node(facts) else None])
 
 
 def choose_address(
-    mode: str,
-    it: identity.Evidence,
+    evidence: identity.Evidence,
     facts: identity.Facts,
     host: identity.Fact | None,
     kept: identity.Fact | None,
@@ -52,45 +47,39 @@ def choose_address(
 
     Raises UsageError where nothing names the host of rank 0, or rank 0 runs on another host.
     """
-    suffix, derived = it.request.master_suffix, host
-    if host is not None and suffix and mode != identity.LOCAL:
-        derived = identity.Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
-    by_flags = _typed_addresses(mode, it, facts)
-    fact = identity.first([*by_flags, it.manager.master_addr(), kept, derived])
+    request, mode, derived = evidence.request, facts["mode"].value, host
+    if host is not None and request.master_suffix and mode != identity.LOCAL:
+        name = with_suffix(host.value, request.master_suffix)
+        derived = identity.Fact(name, f"{host.source}, --master-suffix")
+    by_flag = evidence.typed("--master-addr", request.master_addr)
+    if request.rdzv_endpoint:
+        by_flag = _agreed(by_flag, evidence.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
+    # On several nodes each launcher sends its --local-addr to the hub.
+    has_local = mode != identity.TASK and identity.is_one_node(facts)
+    local = evidence.typed("--local-addr", request.local_addr) if has_local else None
+    by_flags = [by_flag, local]
+    if request.rdzv_backend == "c10d" and request.master_addr is None:
+        by_flags.reverse()  # launchers meet at the endpoint; here all are on one node
+    fact = identity.first([*by_flags, evidence.manager.master_addr(), kept, derived])
     if fact is None:
         raise errors.UsageError(
-            f"{_why_no_host(mode, it)}; use --master-addr HOST, the same everywhere"
+            f"{_why_no_host(mode, evidence)}; use --master-addr HOST, the same everywhere"
         )
     # A list of several addresses stays as it is in local mode: host.check_address replaces it.
     is_list = mode == identity.LOCAL and len(str(fact.value).split()) > 1
-    if fact.source in it.environ and not is_list:
+    if fact.source in evidence.environ and not is_list:
         try:
             fact = fact._replace(value=values.master(fact.value))
         except ValueError as error:
             raise errors.UsageError(f"{fact.source}: {error}") from None
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
-        mine = it.manager.own_host()
+        mine = evidence.manager.own_host()
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
             raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
                 f"{host.value} ({host.source}); use --master-addr {mine.value}"
             )
     return fact
-
-
-def _typed_addresses(
-    mode: str, it: identity.Evidence, facts: identity.Facts
-) -> list[identity.Fact | None]:
-    """The addresses that flags give, in the order of precedence."""
-    request, by_flag = it.request, it.typed("--master-addr", it.request.master_addr)
-    if request.rdzv_endpoint:
-        by_flag = _agreed(by_flag, it.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
-    alone = mode != identity.TASK and facts["world_size"].value == facts["local_world_size"].value
-    # On several nodes each launcher sends its --local-addr to the hub.
-    local = it.typed("--local-addr", request.local_addr) if alone else None
-    if request.rdzv_backend == "c10d" and request.master_addr is None:
-        return [local, by_flag]  # launchers meet at the endpoint; here all are on one node
-    return [by_flag, local]
 
 
 def with_suffix(host: str, suffix: str) -> str:
@@ -106,43 +95,41 @@ def with_suffix(host: str, suffix: str) -> str:
 
 
 def choose_port(
-    mode: str, it: identity.Evidence, job: identity.Fact | None, kept: identity.Fact | None
+    evidence: identity.Evidence,
+    facts: identity.Facts,
+    job: identity.Fact | None,
+    kept: identity.Fact | None,
 ) -> identity.Fact:
     """Choose MASTER_PORT, or FREE. Raises UsageError where nothing makes it equal on all nodes.
 
     `job` is the authority's name of this launch; `kept` is the inherited port.
     """
-    request, by_flag = it.request, it.typed("--master-port", it.request.master_port)
+    request, manager, mode = evidence.request, evidence.manager, facts["mode"].value
+    by_flag = evidence.typed("--master-port", request.master_port)
     if request.rdzv_endpoint:
-        by_flag = _agreed(by_flag, it.typed("--rdzv-endpoint", request.rdzv_endpoint.port))
-    derived = identity.Fact(FREE, "local mode") if mode == identity.LOCAL else None
-    if derived is None and job:
+        by_flag = _agreed(by_flag, evidence.typed("--rdzv-endpoint", request.rdzv_endpoint.port))
+    derived: identity.Fact | None = None
+    if mode == identity.LOCAL:
+        derived = identity.Fact(FREE, "local mode")
+    elif job:
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-    known = [
-        by_flag,
-        it.manager.master_port(),
-        kept,
-        it.manager.reserved_port(),
-        derived,
-    ]
-    fact = identity.first(known) or _static_port(mode, it)
-    is_told = mode == identity.NODE and not request.no_gang and fact.source == "--master-port"
-    if fact.value == FREE and mode != identity.LOCAL and not is_told:
+    known = (by_flag, manager.master_port(), kept, manager.reserved_port(), derived)
+    fact = identity.first(known)
+    if fact is None:
+        if mode == identity.TASK and request.master_addr is None:
+            raise errors.UsageError(
+                f"{manager.name} exports nothing that tells this launch from another; use "
+                "--master-port N, the same for all ranks"
+            )
+        why = "torchrun's default, as --master-addr was given by hand"
+        fact = identity.Fact(STATIC_PORT, why)
+    is_hubs = mode == identity.NODE and not request.no_gang and fact.source == "--master-port"
+    if fact.value == FREE and mode != identity.LOCAL and not is_hubs:
         raise errors.UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
             "use --master-port N, the same everywhere"
         )
     return fact
-
-
-def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
-    """Return torchrun's default port, for nodes started by hand. Raises UsageError for tasks."""
-    if mode == identity.TASK and it.request.master_addr is None:
-        raise errors.UsageError(
-            f"{it.manager.name} exports nothing that tells this launch from another; "
-            "use --master-port N, the same for all ranks"
-        )
-    return identity.Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
 
 
 def port_of(job: str) -> int:
@@ -165,15 +152,15 @@ def _hash(text: str) -> int:
     return int.from_bytes(text.encode(errors="surrogateescape"), "little")
 
 
-def _why_no_host(mode: str, it: identity.Evidence) -> str:
+def _why_no_host(mode: str, evidence: identity.Evidence) -> str:
     """Return why no host of rank 0 is known; an inherited MASTER_ADDR was not kept."""
-    left = it.environ.get("MASTER_ADDR", "").strip()
+    inherited_address = evidence.environ.get("MASTER_ADDR", "").strip()
     other = "several addresses, this machine's own, or another launcher's"
-    others = f", and MASTER_ADDR={left} is {other}" if left else ""
-    if it.manager.kind == identity.NONE:
+    others = f", and MASTER_ADDR={inherited_address} is {other}" if inherited_address else ""
+    if evidence.manager.kind == identity.NONE:
         return f"nothing here names the host of node rank 0{others}"
     question = "rank_0_host" if mode == identity.TASK else "node_0_host"
-    return it.manager.why_silent(question) + others
+    return evidence.manager.why_silent(question) + others
 
 
 def _agreed(

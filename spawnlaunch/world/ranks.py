@@ -10,14 +10,16 @@ from spawnlaunch.base import errors, machine
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity
 
+FIRST_WORKER = identity.Fact(0, "first worker of this launcher")
 
-def choose_mode(it: identity.Evidence) -> identity.Fact:
+
+def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     """Choose one of the three modes, with its source. Raises UsageError on a contradiction."""
-    request, manager = it.request, it.manager
+    request, manager = evidence.request, evidence.manager
     if request.standalone:
-        return _standalone(it)
+        return _standalone(evidence)
     if request.nnodes == (1, 1) and not request.node_rank:
-        return _on_one_node(it)
+        return _on_one_node(evidence)
     if manager.kind == identity.NONE:
         if request.nnodes is not None:
             return identity.Fact(identity.NODE, "--nnodes")
@@ -27,13 +29,17 @@ def choose_mode(it: identity.Evidence) -> identity.Fact:
             )
         return identity.Fact(identity.LOCAL, "no resource manager found")
     if manager.kind == identity.HOSTS:
-        return _mode_among_hosts(it)
+        return _mode_among_hosts(evidence)
     if manager.kind == identity.TASKS:
-        if manager.has_task_variables and not request.is_by_hand and _is_in_a_worker(it.environ):
+        if (
+            manager.has_task_variables
+            and not request.is_by_hand
+            and _is_in_a_worker(evidence.environ)
+        ):
             return identity.Fact(identity.LOCAL, "within a worker of another launcher")
         if not request.wants_launcher:
             return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
-        _refuse_several_launchers(it)
+        _refuse_several_launchers(evidence)
     return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
 
 
@@ -47,9 +53,9 @@ def _is_in_a_worker(environ: identity.Environ) -> bool:
     return pid in (str(machine.getpid()), *(str(above) for above, _ in proc.above()))
 
 
-def _standalone(it: identity.Evidence) -> identity.Fact:
+def _standalone(evidence: identity.Evidence) -> identity.Fact:
     """Return local mode for --standalone. Raises UsageError where a flag names several nodes."""
-    request = it.request
+    request = evidence.request
     most = request.nnodes.most if request.nnodes else 1
     if most > 1 or request.node_rank:
         flag = f"--nnodes {most}" if most > 1 else f"--node-rank {request.node_rank}"
@@ -59,15 +65,15 @@ def _standalone(it: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, "--standalone")
 
 
-def _on_one_node(it: identity.Evidence) -> identity.Fact:
+def _on_one_node(evidence: identity.Evidence) -> identity.Fact:
     """Return local mode for --nnodes 1.
 
     Raises UsageError inside a job with several nodes, where each node would be a job of its own.
     """
-    kind = it.manager.kind
+    kind = evidence.manager.kind
     if kind == identity.TASKS:
-        _refuse_several_launchers(it)
-    nnodes = _nodes_of_the_manager(it) if kind in (identity.TASKS, identity.NODES) else None
+        _refuse_several_launchers(evidence)
+    nnodes = _count_nodes_of(evidence.manager) if kind in (identity.TASKS, identity.NODES) else None
     if nnodes is not None and nnodes.value > 1:
         raise errors.UsageError(
             f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
@@ -76,9 +82,9 @@ def _on_one_node(it: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, "--nnodes 1")
 
 
-def _refuse_several_launchers(it: identity.Evidence) -> None:
+def _refuse_several_launchers(evidence: identity.Evidence) -> None:
     """Raise UsageError where a launcher was started in each of several tasks on a node."""
-    manager = it.manager
+    manager = evidence.manager
     here, local_rank = manager.local_world_size(), manager.local_rank()
     tasks, nodes = manager.world_size(), manager.nnodes()
     if here is not None and here.value > 1:
@@ -92,17 +98,17 @@ def _refuse_several_launchers(it: identity.Evidence) -> None:
         return
     from spawnlaunch.world import refusals
 
-    refusals.refuse_several_launchers(it, n, source)
+    refusals.refuse_several_launchers(evidence, n, source)
 
 
-def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
+def _mode_among_hosts(evidence: identity.Evidence) -> identity.Fact:
     """Choose the mode in a job that lists hosts only: local for one host, node for several.
 
     Raises UsageError where a shell leaves nodes or tasks of its job idle, and where the number of
     hosts is unknown.
     """
-    request, manager = it.request, it.manager
-    nnodes, tasks = _nodes_of_the_manager(it), manager.world_size()
+    request, manager = evidence.request, evidence.manager
+    nnodes, tasks = _count_nodes_of(evidence.manager), manager.world_size()
     if request.is_by_hand:
         return identity.Fact(identity.NODE, "--nnodes and --node-rank")
     has_several = nnodes is not None and nnodes.value > 1
@@ -110,7 +116,7 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
         if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
             from spawnlaunch.world import refusals
 
-            refusals.refuse_idle_shell(it, nnodes, tasks)
+            refusals.refuse_idle_shell(evidence, nnodes, tasks)
     elif nnodes is None:
         raise errors.UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
@@ -123,20 +129,34 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, f"{manager.name}, on one node")
 
 
-def find_ranks(mode: str, it: identity.Evidence) -> identity.Facts:
+def find_ranks(evidence: identity.Evidence, mode: str) -> identity.Facts:
     """Derive rank, sizes and node rank for a mode. Raises UsageError."""
     if mode == identity.TASK:
-        return _ranks_of_a_task(it)
-    if mode == identity.NODE:
-        return _ranks_of_a_node(it)
-    nproc, alone = _count_workers(it), "local mode"
-    rank = identity.Fact(0, "first worker of this launcher")
-    return _of_a_launcher(it, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone))
+        return _ranks_of_a_task(evidence)
+    facts = (_ranks_of_a_node if mode == identity.NODE else _ranks_of_this_machine)(evidence)
+    request = evidence.request
+    _check_same(evidence.typed("--world-size", request.world_size), facts["world_size"])
+    by_flag = evidence.typed("--local-world-size", request.local_world_size)
+    _check_same(by_flag, facts["local_world_size"])
+    return facts
 
 
-def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
+def _ranks_of_this_machine(evidence: identity.Evidence) -> identity.Facts:
+    """The ranks in local mode: one launcher starts all workers."""
+    nproc, alone = _count_workers(evidence), "local mode"
+    return {
+        "rank": FIRST_WORKER,
+        "world_size": nproc,
+        "local_rank": FIRST_WORKER,
+        "local_world_size": nproc,
+        "node_rank": identity.Fact(0, alone),
+        "nnodes": identity.Fact(1, alone),
+    }
+
+
+def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in task mode: the manager or a flag gives each value."""
-    manager, request, facts = it.manager, it.request, {}
+    manager, request, facts = evidence.manager, evidence.request, {}
     for question, by_manager, given in (
         ("rank", manager.rank(), None),
         ("world_size", manager.world_size(), request.world_size),
@@ -144,7 +164,7 @@ def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
         ("local_world_size", manager.local_world_size(), request.local_world_size),
     ):
         flag = f"--{question.replace('_', '-')}"
-        by_flag = it.typed(flag, given)
+        by_flag = evidence.typed(flag, given)
         _check_same(by_flag, by_manager)
         fact = identity.first([by_flag, by_manager])
         if fact is None:
@@ -152,7 +172,7 @@ def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
             remedy = f"use {flag} N" if is_flag else f"export {question.upper()}=N for each"
             raise errors.UsageError(f"{manager.why_silent(question)}; {remedy}")
         facts[question] = fact
-    is_one_node = facts["world_size"].value == facts["local_world_size"].value
+    is_one_node = identity.is_one_node(facts)
     for question, by_manager, n in (
         ("node_rank", manager.node_rank(), 0),
         ("nnodes", manager.nnodes(), 1),
@@ -201,11 +221,11 @@ def _check_ranks(facts: identity.Facts) -> None:
             )
 
 
-def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
+def _ranks_of_a_node(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in node mode: node rank and number of workers make the ranks of a node."""
-    request, nnodes = it.request, _count_nodes(it)
+    request, nnodes = evidence.request, _count_nodes(evidence)
     numbers = f"--node-rank N, from 0 to {nnodes.value - 1}, on each"
-    node_rank, nproc = known_node_rank(it), _count_workers(it)
+    node_rank, nproc = known_node_rank(evidence), _count_workers(evidence)
     if node_rank is None and request.no_gang:
         raise errors.UsageError(
             f"nothing here gives the rank of this node, of {nnodes.value}; use {numbers}"
@@ -228,40 +248,22 @@ def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
         first, node_rank = nproc.value, identity.Fact(None, "a spare, which has none")
     else:
         first = node_rank.value * nproc.value
-    rank = identity.Fact(first, f"node rank x {nproc.source}")
-    world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
-    return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
-
-
-def _of_a_launcher(
-    it: identity.Evidence,
-    rank: identity.Fact,
-    world_size: identity.Fact,
-    nproc: identity.Fact,
-    node_rank: identity.Fact,
-    nnodes: identity.Fact,
-) -> identity.Facts:
-    """Return the facts of a launcher's workers.
-
-    Raises UsageError where --world-size or --local-world-size differs from the sizes that --nproc
-    gives.
-    """
-    _check_same(it.typed("--world-size", it.request.world_size), world_size)
-    _check_same(it.typed("--local-world-size", it.request.local_world_size), nproc)
     return {
-        "rank": rank,
-        "world_size": world_size,
-        "local_rank": identity.Fact(0, "first worker of this launcher"),
+        "rank": identity.Fact(first, f"node rank x {nproc.source}"),
+        "world_size": identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}"),
+        "local_rank": FIRST_WORKER,
         "local_world_size": nproc,
         "node_rank": node_rank,
         "nnodes": nnodes,
     }
 
 
-def _count_workers(it: identity.Evidence) -> identity.Fact:
+def _count_workers(evidence: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    capacity, devices = it.capacity, it.capacity.devices
-    asked = identity.first([it.typed("--nproc", it.request.nproc), it.manager.nproc()])
+    capacity, devices = evidence.capacity, evidence.capacity.devices
+    asked = identity.first(
+        [evidence.typed("--nproc", evidence.request.nproc), evidence.manager.nproc()]
+    )
     fact = asked or identity.Fact(1, "one worker: --nproc is not given")
     # The flag or the variable with its value, as the user wrote it, and the flag's name.
     flag, mark = (fact.source, " ") if fact.source.startswith("--") else ("--nproc", "=")
@@ -273,7 +275,7 @@ def _count_workers(it: identity.Evidence) -> identity.Fact:
         if not count:
             raise errors.UsageError(f"{typed}: no CPU is visible here; use {flag} N")
         return fact._replace(value=count, source=f"{fact.source} {fact.value}")
-    if 0 < devices < fact.value and not it.request.oversubscribe:
+    if 0 < devices < fact.value and not evidence.request.oversubscribe:
         by = f" ({capacity.devices_by})" if capacity.devices_by else ""
         first = f"export {capacity.meant}, or " if capacity.meant else ""
         raise errors.UsageError(
@@ -301,17 +303,17 @@ def _why_none(word: str, capacity: identity.Capacity, flag: str) -> str:
     return f"no {kind} is visible here{reason}; {remedy}"
 
 
-def _nodes_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
+def _count_nodes_of(manager: identity.Manager) -> identity.Fact | None:
     """The number of nodes: as exported, or of the hosts, or of tasks, one of which is on each."""
-    manager, hosts = it.manager, it.manager.hosts()
+    hosts = manager.hosts()
     by_list = identity.Fact(len(hosts.value), hosts.source) if hosts else None
     by_tasks = manager.world_size() if manager.kind == identity.TASKS else None
     return identity.first([manager.nnodes(), by_list, by_tasks])
 
 
-def _count_nodes(it: identity.Evidence) -> identity.Fact:
-    request, by_manager = it.request, _nodes_of_the_manager(it)
-    by_flag = it.typed("--nnodes", request.nnodes and request.nnodes.most)
+def _count_nodes(evidence: identity.Evidence) -> identity.Fact:
+    request, by_manager = evidence.request, _count_nodes_of(evidence.manager)
+    by_flag = evidence.typed("--nnodes", request.nnodes and request.nnodes.most)
     if by_manager and request.spares:
         n, source = by_manager.value - request.spares, f"{by_manager.source} without --spares"
         by_manager = by_manager._replace(value=n, source=source)
@@ -322,44 +324,44 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
         )
     fact = identity.first([by_flag, by_manager])
     if fact is None:
-        raise errors.UsageError(f"{it.manager.why_silent('nnodes')}; use --nnodes N")
+        raise errors.UsageError(f"{evidence.manager.why_silent('nnodes')}; use --nnodes N")
     if fact.value < 1:
         raise errors.UsageError(f"{fact.source} says {fact.value} nodes; use --nnodes N")
     return fact
 
 
-def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
+def known_node_rank(evidence: identity.Evidence) -> identity.Fact | None:
     """Return this node's rank, from --node-rank, the manager or a list of hosts; else None."""
-    by_flag = it.typed("--node-rank", it.request.node_rank)
-    return identity.first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
+    by_flag = evidence.typed("--node-rank", evidence.request.node_rank)
+    return identity.first([by_flag, _node_rank_of(evidence.manager) or _position(evidence)])
 
 
-def _node_rank_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
+def _node_rank_of(manager: identity.Manager) -> identity.Fact | None:
     """Return the manager's node rank; or, with one launcher per node, the launcher's task rank."""
-    by_rank = it.manager.rank() if it.manager.kind == identity.TASKS else None
-    return identity.first([it.manager.node_rank(), by_rank])
+    by_rank = manager.rank() if manager.kind == identity.TASKS else None
+    return identity.first([manager.node_rank(), by_rank])
 
 
-def _position(it: identity.Evidence) -> identity.Fact | None:
+def _position(evidence: identity.Evidence) -> identity.Fact | None:
     """This host's place in a list of hosts, with or without the domain."""
-    hosts = it.manager.hosts()
+    hosts = evidence.manager.hosts()
     short = [name.partition(".")[0] for name in hosts.value] if hosts else []
-    mine = it.hostname.partition(".")[0]
+    mine = evidence.hostname.partition(".")[0]
     if hosts is None or short.count(mine) != 1:
         return None
-    return identity.Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
+    return identity.Fact(short.index(mine), f"place of {evidence.hostname} in {hosts.source}")
 
 
-def is_overruled(it: identity.Evidence) -> bool:
+def is_overruled(evidence: identity.Evidence) -> bool:
     """Whether --nnodes and --node-rank describe another job than the manager's.
 
     Then the manager's answers may differ between nodes: as where each node's launcher is a step of
     its own, or ssh started a launcher on each host of a list.
     """
-    if it.manager.kind == identity.NONE or not it.request.is_by_hand:
+    if evidence.manager.kind == identity.NONE or not evidence.request.is_by_hand:
         return False
-    nnodes, node_rank = _nodes_of_the_manager(it), _node_rank_of_the_manager(it)
-    if it.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
+    nnodes, node_rank = _count_nodes_of(evidence.manager), _node_rank_of(evidence.manager)
+    if evidence.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
         return True
-    asked = it.request.nnodes
-    return (nnodes.value, node_rank.value) != (asked and asked.most, it.request.node_rank)
+    asked = evidence.request.nnodes
+    return (nnodes.value, node_rank.value) != (asked and asked.most, evidence.request.node_rank)

@@ -14,7 +14,7 @@ from spawnlaunch.base import errors
 from spawnlaunch.cli.flags import Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
-from spawnlaunch.world.managers import slurm, tasks
+from spawnlaunch.world.managers import slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,30 +66,32 @@ def _task_per_rank(request: Request, manager: identity.Manager, n: int) -> str:
     return manager.start_line(typed(request, without=OF_A_LAUNCHER), n)
 
 
-def refuse_several_launchers(it: identity.Evidence, n: int, source: str) -> None:
+def refuse_several_launchers(evidence: identity.Evidence, n: int, source: str) -> None:
     """Raise UsageError for a launcher in each of several tasks on a node: too many workers."""
-    lines = [f"one launcher per node: {launcher_per_node(it.request, it.manager, n)}"]
-    if line := _task_per_rank(it.request, it.manager, n):
+    request, manager = evidence.request, evidence.manager
+    lines = [f"one launcher per node: {launcher_per_node(request, manager, n)}"]
+    if line := _task_per_rank(request, manager, n):
         lines.append(f"one task per rank: {line}")
     raise errors.UsageError(
-        f"{it.manager.name} has started {n} tasks on a node already ({source}), so a launcher in "
-        f"each of them cannot start workers too; run {OTHERS} {'; or '.join(lines)}"
+        f"{manager.name} has started {n} tasks on a node already ({source}), so a launcher in each "
+        f"of them cannot start workers too; run {OTHERS} {'; or '.join(lines)}"
     )
 
 
 def refuse_idle_shell(
-    it: identity.Evidence, nodes: identity.Fact | None, tasks: identity.Fact | None
+    evidence: identity.Evidence, nodes: identity.Fact | None, tasks: identity.Fact | None
 ) -> None:
     """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
+    request, manager = evidence.request, evidence.manager
     counts = ((nodes, "nodes"), (tasks, "tasks"))
-    has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
-    line = _task_per_rank(it.request, it.manager, 0) if it.request.nproc is None else ""
+    sizes = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
+    line = "" if request.nproc is not None else _task_per_rank(request, manager, 0)
     if not line:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
-        line = launcher_per_node(it.request, it.manager, n)
+        line = launcher_per_node(request, manager, n)
     raise errors.UsageError(
-        f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
-        f"missing; run {line}; or, for this machine alone: {alone(it.request)}"
+        f"this is a shell of a Slurm job with {' and '.join(sizes)}, not a step of it: srun is "
+        f"missing; run {line}; or, for this machine alone: {alone(request)}"
     )
 
 
@@ -110,8 +112,7 @@ def refuse_task_without_variables(request: Request, pid: int) -> None:
     them four tasks are four jobs of one rank, which all succeed and have computed the same. `pid`
     is the process that starts tasks on this node.
     """
-    names = [name for above, name in proc.above()]
-    starter = next(name for name in names if name in managers.STARTERS)
+    starter = next(name for above, name in proc.above() if above == pid)
     manager, size = managers.STARTERS[starter]
     given = proc.environ_below((starter,)) or {}
     if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
@@ -120,15 +121,9 @@ def refuse_task_without_variables(request: Request, pid: int) -> None:
             return
     elif given.get(size) == "1":
         return
-    if starter != next(name for name in names if name.startswith((starter, managers.BROKER))):
-        flux = tasks.Flux({"FLUX_JOB_NNODES": given.get(size, "")})
-        line = flux.start_line(typed(request, without=PLACES), 1)
-        raise errors.UsageError(
-            "this is a script or a shell of a Flux instance of several nodes, not a task of it: "
-            f"flux run is missing; run {line}; or, for this machine alone: {alone(request)}"
-        )
     raise errors.UsageError(
         f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables ({size}) "
-        f"is here: {WRAPPERS} may have removed them, so each task would be a job of its own; pass "
-        f"them on, or, for this machine alone, run {alone(request)}"
+        f"is here: {WRAPPERS} may have removed them, so each task would be a job of its own, or "
+        "this is a script that lacks the command that starts tasks; pass them on, or, for this "
+        f"machine alone, run {alone(request)}"
     )

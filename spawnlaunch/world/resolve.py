@@ -43,52 +43,43 @@ def resolve_world(
     if found and found[0].gives_ranks and (why_stale := inherited.why_no_pods(request, environ)):
         found = found[1:]
     manager = found[0] if found else identity.Manager(environ)
-    it = identity.Evidence(request, environ, hostname, capacity, manager)
-    resolution = _derive(it, why_stale)
-    if found and (resolution.world.rank == 0 or request.explain):  # only these print them
-        lines = warnings.find_warnings(it, resolution.world)
-        resolution = resolution.with_notices(say.JOB, *lines)
-    return resolution.with_notices(
-        say.NODE, *warnings.find_node_warnings(it, resolution.world)
-    )._replace(managers=tuple(found), around=tuple(around))
+    evidence = identity.Evidence(request, environ, hostname, capacity, manager)
+    resolution = _derive(evidence, why_stale)
+    notices = (*resolution.notices, *warnings.find_notices(evidence, resolution.world))
+    return resolution._replace(notices=notices, managers=tuple(found), around=tuple(around))
 
 
-def _derive(it: identity.Evidence, why_stale: str) -> identity.Resolution:
+def _derive(evidence: identity.Evidence, why_stale: str) -> identity.Resolution:
     """Derive the world from the flags, the manager and the inherited variables.
 
     `why_stale` is the reason why variables of a platform count as left by others, or "".
     """
-    request, environ = it.request, it.environ
-    mode = ranks.choose_mode(it)
-    facts = ranks.find_ranks(mode.value, it)
+    request, environ = evidence.request, evidence.environ
+    mode = ranks.choose_mode(evidence)
+    facts = {"mode": mode, **ranks.find_ranks(evidence, mode.value)}
     # The authority on where rank 0 listens is the manager, or none.
-    is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
-    authority = it._replace(manager=identity.Manager(environ)) if is_its_own else it
-    job = authority.manager.job()
-    host = master.find_host(mode.value, authority, facts)
-    left: inherited.Inherited | None = None
+    is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(evidence)
+    authority = evidence._replace(manager=identity.Manager(environ)) if is_its_own else evidence
+    job, host = authority.manager.job(), master.find_host(authority, facts)
+    variables: inherited.Inherited | None = None
     if not INHERITED.isdisjoint(environ):
-        left = inherited.read_inherited(mode.value, authority, facts, host)
-    kept = left.kept if left else {}
+        variables = inherited.read_inherited(authority, facts, host)
+    kept = variables.kept if variables else {}
     addr, port = kept.get("MASTER_ADDR"), kept.get("MASTER_PORT")
-    facts = {
-        "mode": mode,
-        **facts,
-        "master_addr": master.choose_address(mode.value, authority, facts, host, addr),
-        "master_port": master.choose_port(mode.value, authority, job, port),
-        "run_id": _name_run(mode.value, it, job),
-    }
+    facts["master_addr"] = master.choose_address(authority, facts, host, addr)
+    facts["master_port"] = master.choose_port(authority, facts, job, port)
+    facts["run_id"] = _name_run(mode.value, evidence, job)
     gathering: Gathering | None = None
     if mode.value == identity.NODE or request.no_gang:
-        facts, gathering = _gather(authority, facts, job, it.manager)
+        facts, gathering = _gather(authority, facts, job, evidence.manager)
     lines: list[str] = []
-    if left is not None:
-        facts = inherited.add_rejected(facts, left, environ)
-        lines = inherited.find_warnings(facts, left, environ)
+    if variables is not None:
+        facts = inherited.add_rejected(facts, variables, environ)
+        lines = inherited.find_warnings(facts, variables, environ)
     if why_stale:  # which says more than that these variables are replaced
         lines = [why_stale]
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
-    notices = tuple(say.notices(say.JOB, lines))
+    notices = say.notices(say.JOB, lines)
     return identity.Resolution(world, facts, notices, (), environ, gathering=gathering)
 
 
@@ -115,13 +106,13 @@ def _gather(
     return meeting.told_later(facts, gathering), gathering
 
 
-def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> identity.Fact:
+def _name_run(mode: str, evidence: identity.Evidence, job: identity.Fact | None) -> identity.Fact:
     """The run's name, equal in all its launchers; "none" where nothing equal in all names it."""
-    if it.request.rdzv_id is not None:
-        return identity.Fact(it.request.rdzv_id, "--rdzv-id")
+    if evidence.request.rdzv_id is not None:
+        return identity.Fact(evidence.request.rdzv_id, "--rdzv-id")
     if mode != identity.LOCAL:
         return job or identity.Fact("none", "torchrun's default: nothing here names the run")
-    manager = it.manager
+    manager = evidence.manager
     job = manager.job() or identity.Fact(machine.name_now(), identity.CHANCE)
     if manager.kind != identity.TASKS:
         return job

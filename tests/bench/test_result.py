@@ -24,7 +24,7 @@ def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> res
     ("ratios", "chosen", "flags", "text"),
     [
         ({"train": {"unpinned": 0.96}}, (), "", "keep the default: unpinned is 4"),
-        ({"train": {}}, (), "", "keep the default: unpinned is equal within 3% in train"),
+        ({"train": {}}, (), "", "keep the default: unpinned is equal within 3 % in train"),
         ({"train": {"unpinned": 1.25}}, (), "--bind none", "use --bind none: unpinned is 25"),
         ({"train": {"unpinned": 1.25}, "triad": {"unpinned": 0.9}}, (), "", "keep the default"),
         ({"train": {}, "triad": {"unpinned": 1.2}}, ("triad",), "--bind none", "use --bind none"),
@@ -46,7 +46,7 @@ def test_what_is_not_decided_names_the_rounds_or_the_budget_that_would_decide():
     measured = found.measured[0]
     few = measured._replace(taken=[each for each in measured.taken if each.round < 10])
     found = found._replace(measured=[few])
-    assert advise(found).text.startswith("not decided in 60 rounds: --rounds 40 would decide 3%")
+    assert advise(found).text.startswith("not decided in 60 rounds: --rounds 40 would decide 3 %")
     found.about["rounds"] = None
     assert " --budget " in advise(found).text
     assert not advise(found).is_sure

@@ -14,9 +14,9 @@ from hypothesis.strategies import DrawFn
 from spawnlaunch.base import cpuset
 from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.binding.plan import bind_ranks
-from spawnlaunch.check import verdicts
+from spawnlaunch.check import rules
 from spawnlaunch.check.facts import Facts, Observation, derive
-from spawnlaunch.check.verdicts import FAIL, Verdict
+from spawnlaunch.check.rules import FAIL, Verdict
 from spawnlaunch.cli import parsing, values
 from spawnlaunch.node import Node, Quota
 from spawnlaunch.node.visible import visible
@@ -144,7 +144,7 @@ def observed(node: Node, worker: Worker) -> Observation:
 
 
 def faults(everyone: Sequence[Facts]) -> list[Verdict]:
-    return [each for each in verdicts.of_bindings(everyone) if each.status == FAIL]
+    return [each for each in rules.of_bindings(everyone) if each.status == FAIL]
 
 
 @examples(60, 500)
@@ -189,7 +189,7 @@ def cures(job: Job, name: str, ranks: Sequence[Facts], everyone: Sequence[Facts]
     elif ranks[0].cores_of_node < len(everyone) and not ranks[0].isolated:
         yield "start fewer ranks on this machine, which has fewer cores"
     elif node.cpus_allowed >= usual and not ranks[0].isolated:
-        yield verdicts.FEWER
+        yield rules.FEWER
     for facts in ranks:
         for way in filter(None, (facts.wider, facts.nearer, facts.isolated)):
             yield f"start {way}"

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from spawnlaunch.base import cpuset
-from spawnlaunch.check import verdicts
+from spawnlaunch.check import rules
 from spawnlaunch.check.facts import Facts
-from spawnlaunch.check.verdicts import FAIL, WARN, Verdict
+from spawnlaunch.check.rules import FAIL, WARN, Verdict
 from tests.check.test_check import told
 from tests.check.test_findings import GOOD
 from tests.check.test_preflight import rank as measured
@@ -34,7 +34,7 @@ class Job(NamedTuple):
         return self._replace(facts=facts)
 
     def faults(self) -> list[Verdict]:
-        found = [*verdicts.of_bindings(self.facts), *verdicts.of_measured(self.measured)]
+        found = [*rules.of_bindings(self.facts), *rules.of_measured(self.measured)]
         return [one for one in found if one.status in (WARN, FAIL)]
 
 
@@ -147,7 +147,7 @@ def test_a_rank_beside_others_is_slow_and_at_fault_only_where_it_is_very_slow():
 def test_what_is_around_a_rank_is_noted_and_no_fault():
     job = healthy(random.Random(4))
     around = {**job.measured[0]["surroundings"], "load": 300.0, "quota_cpus": 1.5}
-    found = verdicts.of_measured([{**one, "surroundings": around} for one in job.measured])
+    found = rules.of_measured([{**one, "surroundings": around} for one in job.measured])
     notes = {one.name for one in found if one.status == "note"}
     assert notes == {"load", "CPU quota"}
     assert not [one for one in found if one.status in (WARN, FAIL)]

@@ -1,7 +1,7 @@
 """What is found wrong, from the facts of all ranks."""
 
 from spawnlaunch.check.facts import Facts
-from spawnlaunch.check.verdicts import of_bindings
+from spawnlaunch.check.rules import of_bindings
 
 GOOD = Facts(
     rank=0, local_rank=0, host="node0", pid=1,

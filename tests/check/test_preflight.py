@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.check import facts
-from spawnlaunch.check.verdicts import of_measured
+from spawnlaunch.check.rules import of_measured
 from tests import machines
 from tests.check.test_check import told
 from tests.machines.tree import node_of

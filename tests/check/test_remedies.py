@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spawnlaunch.bench import agree
-from spawnlaunch.check import verdicts
+from spawnlaunch.check import rules
 from spawnlaunch.workers import environment
 from tests.check.test_findings import GOOD
 from tests.check.test_preflight import LIMITS, rank
@@ -23,11 +23,11 @@ UNBOUND = {"SLURM_CPU_BIND_TYPE": "none", "SLURM_CPU_BIND_LIST": ""}
 
 
 def shared(*ranks: Any) -> str:
-    return verdicts.remedy_of_shared(ranks, ranks)
+    return rules.remedy_of_shared(ranks, ranks)
 
 
 def narrow(*ranks: Any) -> str:
-    return verdicts.remedy_of_narrow(ranks)
+    return rules.remedy_of_narrow(ranks)
 
 
 SMALL = GOOD._replace(given="0", by_default="0", default_cores=1, wider="with X")
@@ -45,13 +45,13 @@ OLDER = rank(0)["versions"] | {"torch": "2.12.0"}
 
 def together(facts: Any) -> str:
     """For two ranks on one device."""
-    found = verdicts.of_bindings([facts, facts._replace(rank=1)])
+    found = rules.of_bindings([facts, facts._replace(rank=1)])
     return next(one.remedy for one in found if one.name == "shared-device")
 
 
 def measured(**other: Any) -> str:
     """For a rank that has measured this, beside two that are as they should be."""
-    found = verdicts.of_measured([rank(0), rank(1), rank(2, **other)])
+    found = rules.of_measured([rank(0), rank(1), rank(2, **other)])
     return "; ".join(one.remedy for one in found if one.status not in ("ok", "note"))
 
 
@@ -78,12 +78,12 @@ ROWS = [
     Row("--virtual-local-rank", lambda: agree.own_devices({environment.MARK: "1.0"}),
         lambda: agree.own_devices({})),
     # OpenMP.
-    Row("unset OMP_PLACES", lambda: verdicts.remedy_of_drift(MOVED),
-        lambda: verdicts.remedy_of_drift(MOVED._replace(openmp=()))),
-    Row("look for a library", lambda: verdicts.remedy_of_drift(GOOD),
-        lambda: verdicts.remedy_of_drift(MOVED)),
-    Row("set it to disabled", lambda: verdicts.remedy_of_threads(KMP),
-        lambda: verdicts.remedy_of_threads(WITHOUT_KMP)),
+    Row("unset OMP_PLACES", lambda: rules.remedy_of_drift(MOVED),
+        lambda: rules.remedy_of_drift(MOVED._replace(openmp=()))),
+    Row("look for a library", lambda: rules.remedy_of_drift(GOOD),
+        lambda: rules.remedy_of_drift(MOVED)),
+    Row("set it to disabled", lambda: rules.remedy_of_threads(KMP),
+        lambda: rules.remedy_of_threads(WITHOUT_KMP)),
     # Findings.
     Row("unset", lambda: shared(MOVED, MOVED), lambda: shared(GOOD, GOOD)),
     Row("which has fewer cores", lambda: shared(*[GOOD] * 17), lambda: shared(*[GOOD] * 2)),
@@ -111,29 +111,29 @@ ROWS = [
         lambda: narrow(OURS, OURS)),  # whom the default gives the same cores
     Row("with X", lambda: narrow(SMALL), lambda: narrow(SMALL._replace(wider=""))),
     Row("start fewer", lambda: narrow(SMALL._replace(wider="")), lambda: narrow(OURS)),
-    Row("unset", lambda: verdicts.remedy_of_remote(MOVED), lambda: verdicts.remedy_of_remote(GOOD)),
-    Row("with Y", lambda: verdicts.remedy_of_remote(GOOD._replace(nearer="with Y")),
-        lambda: verdicts.remedy_of_remote(GOOD)),
-    Row("python -m spawnlaunch", lambda: verdicts.remedy_of_remote(GOOD),
-        lambda: verdicts.remedy_of_remote(OURS)),
-    Row("leave --bind", lambda: verdicts.remedy_of_remote(OURS),
-        lambda: verdicts.remedy_of_remote(OURS._replace(nearer="with Y"))),
-    Row("leave --bind", lambda: verdicts.remedy_of_remote(OURS),
-        lambda: verdicts.remedy_of_remote(UNTYPED)),
+    Row("unset", lambda: rules.remedy_of_remote(MOVED), lambda: rules.remedy_of_remote(GOOD)),
+    Row("with Y", lambda: rules.remedy_of_remote(GOOD._replace(nearer="with Y")),
+        lambda: rules.remedy_of_remote(GOOD)),
+    Row("python -m spawnlaunch", lambda: rules.remedy_of_remote(GOOD),
+        lambda: rules.remedy_of_remote(OURS)),
+    Row("leave --bind", lambda: rules.remedy_of_remote(OURS),
+        lambda: rules.remedy_of_remote(OURS._replace(nearer="with Y"))),
+    Row("leave --bind", lambda: rules.remedy_of_remote(OURS),
+        lambda: rules.remedy_of_remote(UNTYPED)),
     Row("--oversubscribe", lambda: together(OURS), lambda: together(GOOD)),
     Row("python -m spawnlaunch", lambda: together(GOOD), lambda: together(OURS)),
     Row("leave --mem-bind out",
-        lambda: verdicts.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False),
-        lambda: verdicts.remedy_of_far_memory(OURS, False)),
-    Row("--mem-bind preferred", lambda: verdicts.remedy_of_far_memory(OURS, False),
-        lambda: verdicts.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False)),
-    Row("--localalloc", lambda: verdicts.remedy_of_far_memory(GOOD, False),
-        lambda: verdicts.remedy_of_far_memory(OURS, False)),
-    Row("(cpuset.mems)", lambda: verdicts.remedy_of_far_memory(GOOD, True),
-        lambda: verdicts.remedy_of_far_memory(GOOD, False)),
-    Row("OMP_NUM_THREADS=8", lambda: verdicts.remedy_of_threads(GOOD),
-        lambda: verdicts.remedy_of_threads(MKL)),
-    Row("unset MKL_NUM_THREADS, or", lambda: verdicts.remedy_of_threads(MKL), lambda: ""),
+        lambda: rules.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False),
+        lambda: rules.remedy_of_far_memory(OURS, False)),
+    Row("--mem-bind preferred", lambda: rules.remedy_of_far_memory(OURS, False),
+        lambda: rules.remedy_of_far_memory(OURS._replace(typed=("--mem-bind",)), False)),
+    Row("--localalloc", lambda: rules.remedy_of_far_memory(GOOD, False),
+        lambda: rules.remedy_of_far_memory(OURS, False)),
+    Row("(cpuset.mems)", lambda: rules.remedy_of_far_memory(GOOD, True),
+        lambda: rules.remedy_of_far_memory(GOOD, False)),
+    Row("OMP_NUM_THREADS=8", lambda: rules.remedy_of_threads(GOOD),
+        lambda: rules.remedy_of_threads(MKL)),
+    Row("unset MKL_NUM_THREADS, or", lambda: rules.remedy_of_threads(MKL), lambda: ""),
     # What was measured.
     Row("the same on all nodes", lambda: measured(versions=OLDER), measured),
     Row("hot or capped", lambda: measured(gflops=1.0), lambda: measured(gflops_per_thread=1.0)),

@@ -43,7 +43,7 @@ def test_the_others_are_run_in_place_of_a_launch_and_refuse_in_one_line(word: st
     with pytest.raises(FlagsError, match=f"run python -m spawnlaunch {word} --help"):
         program("--quiet", word)
     done = run(sys.executable, "-m", "spawnlaunch", word, "--no-such-flag")
-    assert re.fullmatch(rf"spawnlaunch\.{word}: error: .*; (type|a command) .*\n", done.stderr)
+    assert re.fullmatch(rf"spawnlaunch\.{word}: error: .*; (use|run|a command) .*\n", done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from spawnlaunch.cli.flags import Request
 from spawnlaunch.multinode import unable
 from spawnlaunch.node.visible import visible
 from spawnlaunch.run import front
-from spawnlaunch.workers import starting
+from spawnlaunch.workers import files, starting
 from spawnlaunch.workers.launches import Launch
 from spawnlaunch.world.identity import Capacity
 from spawnlaunch.world.resolve import prepare_host, resolve_world
@@ -238,7 +238,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
             resolution, held = prepare_host(resolution, name)
         here, seen = _this_machine()
         plan = bind_ranks(request, here, seen, resolution)
-        scratch = starting.scratch_path(ENVIRON)
+        scratch = files.scratch_path(ENVIRON)
         launch = starting.complete(
             Launch(
                 *(request, resolution, plan, ENVIRON, name, scratch, held, seen, here),

@@ -51,11 +51,11 @@ REVERSIONS = (
     _one("a reader's patience is over with time in which it could not read", "freeze",
          "output:Output.await_readers", *LATER),
     _one("what workers leave has its grace while it is frozen", "freeze",
-         "run.leftovers:_goes_on", *LATER),
+         "run.tree:Tree._goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
          "run.tree:Tree.end", *LATER),
     _one("our own words are dropped, as their reader was frozen", "freeze",
-         "base.say:write", "passed_s < left_s + LATE_S", "True"),
+         "base.say:write", "machine.exclude(passed_s)", "pass"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.processes:Stops.update",
          "return self._stands", "return False",
@@ -147,7 +147,7 @@ REVERSIONS = (
     _one("what another thread takes is not heard", "thread",
          "base.events:Ear.read", "self._pipe.read()", "()"),
     _one("a guard that cannot hear is waited for", "hold",
-         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._guard.channel)", "0"),
+         "run.front:_Watch._check_that_guard_reads", "machine.size_of(self._channel)", "0"),
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ CLI = [
     Row("--no-python --preload re true", "--preload", "--no-python is not", "leave one", "--no-python true"),
     Row("--preload re x.py", "PYTHON_EXEC asks for /bin/other", "--preload forks", "leave one of them out", "x.py", {"PYTHON_EXEC": "/bin/other"}),
     Row("--local-rank-arg hyphen", "--local-rank-arg", "reads LOCAL_RANK", "name a script", "--local-rank-arg hyphen x.py"),
-    Row("--redirects 3 x.py", "--redirects", "needs a place", "type --log-dir DIR", "--redirects 3 --log-dir DIR x.py", STEP),
+    Row("--redirects 3 x.py", "--redirects", "needs a place", "use --log-dir DIR", "--redirects 3 --log-dir DIR x.py", STEP),
     Row("--token-file '' x.py", "--token-file", "an empty word, as an unset variable gives", "use a path, or leave it out", "x.py"),
     Row("''", "script", "is an empty word", "use its path", "x.py"),
     Row("$ " + HERE + " --allowed-cpus 0 x.py", "--allowed-cpus", "need --explain", "use --explain", "--allowed-cpus 0 x.py"),
@@ -39,8 +39,8 @@ CLI = [
     Row("--no-python no-such", "program 'no-such'", "is not on PATH", "use its path", "--no-python true"),
     Row("--log-dir 'a{b}' x.py", "--log-dir a{b}", "not a template", "write {{ for a {", "--log-dir 'a{{b' x.py"),
     Row("--nproc 2 --log-dir '{host}' x.py", "--log-dir {host}", "gives several ranks the same directory", "put {rank} into it", "--nproc 2 --log-dir '{host}{rank}' x.py"),
-    Row("--nproc 2 --ranks-filter 2 x.py", "--ranks-filter 2", "there is no such rank", "type some of 0-1", "--nproc 2 --ranks-filter 0-1 x.py"),
-    Row("--nproc 2 --local-ranks-filter 3 x.py", "--local-ranks-filter 3", "there is no such rank", "type some of 0-1", "--nproc 2 --local-ranks-filter 0-1 x.py"),
+    Row("--nproc 2 --ranks-filter 2 x.py", "--ranks-filter 2", "there is no such rank", "use some of 0-1", "--nproc 2 --ranks-filter 0-1 x.py"),
+    Row("--nproc 2 --local-ranks-filter 3 x.py", "--local-ranks-filter 3", "there is no such rank", "use some of 0-1", "--nproc 2 --local-ranks-filter 0-1 x.py"),
 ]  # fmt: skip
 STRANGE = [
     Row("--nprocs 2 x.py", "--nprocs", "unknown flag", "did you mean --nproc?", "--nproc 2 x.py"),

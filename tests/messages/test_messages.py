@@ -155,14 +155,13 @@ def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
 
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
-    "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",
     "needs shtab": "tests/test_completion.py, without it",
     "a debugger holds": "tests/run/test_stopped.py",
     "a process that imports it": "no process can be forked: root, who runs the tests, always may",
     "the system refuses files in memory": "tests/run/test_refused_calls.py",
-    "; type rm -r ": "likewise, where two calls are refused",
+    "; run rm -r ": "likewise, where two calls are refused",
     "cannot write to our": "tests/output/test_lost_output.py",
     "no CPU is visible here": "tests/world/test_by_word.py, where none is shown",
     "host number ": "the launcher asks for the first host only",

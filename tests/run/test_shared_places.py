@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.run import leftovers
-from spawnlaunch.workers import files, starting
+from spawnlaunch.workers import files
 from spawnlaunch.workers.launches import Route
 from tests.support.launching import ROOT, SLURM_TASK, clean_environ, launch, run
 from tests.support.matrix import mostly_full
@@ -200,16 +199,16 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     (theirs / "file").touch()
     name.symlink_to(theirs)
     with pytest.raises(UsageError):
-        starting.make_scratch(str(name))
-    leftovers.remove_scratch(str(name))
+        files.make_scratch(str(name))
+    files.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
-    leftovers.remove_scratch(str(theirs))
+    files.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
-    ours = Path(starting.scratch_path({"TMPDIR": str(tmp_path)}))
-    starting.make_scratch(str(ours))
+    ours = Path(files.scratch_path({"TMPDIR": str(tmp_path)}))
+    files.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)
     (ours / "a" / "link").symlink_to(theirs)
-    leftovers.remove_scratch(str(ours))
+    files.remove_scratch(str(ours))
     assert not ours.exists()
     assert (theirs / "file").exists()

@@ -111,7 +111,7 @@ def test_a_sparse_buffer_is_trained_with_by_one_rank_and_refused_by_more(
 @pytest.mark.full
 def test_a_buffer_of_another_shape_ends_the_run_before_it_is_saved(cwd: Path) -> None:
     ended = run(2, *FLAGS, *task("Grow"), cwd=cwd)
-    said = "mask of the model has changed in the run: it was (2,) float32 and is (4,) float32, so"
+    said = "mask of the model has changed in the run: it was (2,) torch.float32 and is (4,) tor"
     assert_refused(ended, said, 1)
     assert not (cwd / "here" / "step-00000008").exists()
 

@@ -1,5 +1,6 @@
 """Hugging Face models on local data, from a configuration and from a directory."""
 
+import importlib
 import json
 import pickle
 import re
@@ -162,6 +163,7 @@ def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_p
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:
+    importlib.import_module("spawnlaunch.train.feed")  # which pickles maps so
     (tmp_path / rows.FOLDER).mkdir()
     rows.write(tmp_path, "train", [list(range(100_000))])
     windows = language.Windows(rows.Texts(tmp_path, "train").tokens, 32, stride=32)

@@ -48,7 +48,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
         "import os, runpy, signal\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
-        "from spawnlaunch.train.exit import leave_on_interrupt\n"
+        "from spawnlaunch.train.ending import leave_on_interrupt\n"
         "leave_on_interrupt()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print('still here')\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.train.exit import PREEMPTED
+from spawnlaunch.train.ending import PREEMPTED
 from tests.support.late import Late
 from tests.train.ranks import (
     ENTRY,

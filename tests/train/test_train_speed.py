@@ -124,9 +124,10 @@ def test_parts_of_a_step_are_compared_and_the_slowest_is_named() -> None:
 def test_lines_of_metrics_are_not_kept_in_memory() -> None:
     from spawnlaunch.train.schedule import Position
     from spawnlaunch.train.screen import Screen
+    from spawnlaunch.train.task import Task
 
-    sizes, clock = log.Sizes(9000, "", ""), log.Clock(torch.device("cpu"))
-    ours = log.Log(Screen(None), log.Metrics(None), [], sizes, clock)
+    clock = log.Clock(torch.device("cpu"))
+    ours = log.Log(Screen(None), log.Metrics(None), [], 9000, Task(), clock)
     sums, one = torch.ones(4, dtype=torch.float64), torch.ones(1)
     at, found = Position(1, 8, taken=8), log.Step(sums, one)
     objects = []

@@ -106,6 +106,14 @@ def test_a_stream_that_trains_is_evaluated_from_its_beginning(tmp_path: Path) ->
 
 
 @pytest.mark.full
+def test_a_validation_that_may_have_no_end_is_named(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = (*flags_of("Many"), "--eval-batch-size", "1", "--eval-every", "0", "--steps", "1")
+    (ended,) = complete(1, *flags, "--out", "here", cwd=tmp_path)
+    assert "\nthe data set 'validation' gave 1,000 batches to each rank and goes on; " in ended.out
+
+
+@pytest.mark.full
 def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     flags = [*flags_of("States"), "--out", "here", "--resume", "auto"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.node import accelerators
+from spawnlaunch.node.vendors import BY_VENDOR
 from spawnlaunch.node.visible import visible
 from tests.machines.small import TWO_NODES, small
 from tests.machines.tree import AMD, INTEL, NVIDIA, Gpu, Machine, node_of
@@ -24,7 +24,7 @@ def pair(vendor: str) -> tuple[Gpu, Gpu]:
 
 def board(vendor: str, bus: int) -> dict[str, str]:
     """Two accelerators, which are no GPUs, in this PCI domain."""
-    kind, found = accelerators.BY_VENDOR[vendor], dict[str, str]()
+    kind, found = BY_VENDOR[vendor], dict[str, str]()
     for node in range(2):
         where = f"sys/bus/pci/devices/{bus:04x}:01:0{node}.0"
         found |= {

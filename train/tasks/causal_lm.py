@@ -57,7 +57,7 @@ class CausalLM(OnText):
 
     @torch.no_grad()
     def sample(self, model: Any, seed: int) -> str:
-        ids = self.splits["validation"].text[: self.length // 2].long()[None]
+        ids = rows.copied(self.splits["validation"].text[: self.length // 2])[None]
         torch.manual_seed(seed)
         device = next(model.parameters()).device
         for _ in range(self.length // 2):

@@ -58,16 +58,6 @@ def tokenizer_of(model: str, tokenizer: str | None, needed: Sequence[str]) -> An
     return loaded
 
 
-def of_tokens(tokenizer: Any) -> dict[str, Any]:
-    """The fields of a configuration that the tokenizer decides."""
-    return {
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "use_cache": False,
-    }
-
-
 def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) -> Any:
     """The configuration in a directory, or of a type such as "gpt2", with changes as JSON.
 
@@ -277,7 +267,9 @@ class OnText(FineTuning):
         super().__post_init__()
 
     def configure(self, **more: Any) -> None:
-        super().configure(**of_tokens(self.tokens), **more)
+        names = ("pad_token_id", "bos_token_id", "eos_token_id")
+        tokens = {name: getattr(self.tokens, name) for name in names}
+        super().configure(**tokens, use_cache=False, **more)
 
     def by_type(self) -> dict[str, Any]:
         return {"vocab_size": len(self.tokens)}

@@ -174,18 +174,19 @@ def find_splits(
     Raises RefusedError where a directory has no images.
     """
     root = Path(data)
-    parted = (root / "train").is_dir()
-    places = {"train": root / "train" if parted else root}
-    names = {"validation": (*rows.VALIDATION_NAMES, "val"), "test": ("test",)}
-    for split, typed in (("validation", validation), ("test", test)):
-        inside = [root / name for name in names[split] if parted and (root / name).is_dir()]
-        if split == "test" and typed is None and inside and "validation" not in places:
-            split = "validation"
-        if given := [Path(typed)] if typed is not None else inside:
-            places[split] = given[0]
-    splits = {split: _labelled(place) for split, place in places.items()}
-    held_out = f"of {places.get('validation')}"
-    if "validation" not in splits:
+    is_parted = (root / "train").is_dir()
+
+    def inside(*names: str) -> Path | None:
+        return next((root / n for n in names if is_parted and (root / n).is_dir()), None)
+
+    held = Path(validation) if validation else inside(*rows.VALIDATION_NAMES, "val")
+    tested = Path(test) if test else inside("test")
+    if held is None and test is None:
+        held, tested = tested, None
+    places = {"train": root / "train" if is_parted else root, "validation": held, "test": tested}
+    splits = {split: _labelled(place) for split, place in places.items() if place is not None}
+    held_out = f"of {held}"
+    if held is None:
         held_out, images = f"one image in {rows.HELD_OUT}", splits["train"]
         splits["validation"] = images[:: rows.HELD_OUT]
         splits["train"] = [one for i, one in enumerate(images) if i % rows.HELD_OUT]

@@ -14,6 +14,7 @@ import math
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from ..config import flag, path, whole
 from ..errors import shared_refusal
 from ..task import Task, split_of
-from .rows import Mapped
+from .rows import copied
 
 HEAD_WIDTH = 32
 ROTARY_BASE = 10_000.0
@@ -144,7 +145,8 @@ class Windows:
     but its first is a target exactly once.
     """
 
-    def __init__(self, text: Tensor | Mapped, context: int, stride: int) -> None:
+    def __init__(self, text: Any, context: int, stride: int) -> None:
+        """``text`` is a tensor or an array of shape (bytes,)."""
         self.text = text
         self.context = context
         self.stride = stride
@@ -154,7 +156,7 @@ class Windows:
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         start = index * self.stride
-        piece = self.text[start : start + self.context + 1].long()
+        piece = copied(self.text[start : start + self.context + 1])
         missing = self.context + 1 - len(piece)
         ends = (0, missing)
         return F.pad(piece[:-1], ends), F.pad(piece[1:], ends, value=NO_TARGET)

@@ -303,34 +303,13 @@ def write(directory: Path, name: str, texts: Iterable[Sequence[int]]) -> None:
     np.save(directory / FOLDER / f"{name}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
 
 
-class Mapped:
-    """An array in a file, mapped into memory; an item or a slice of it is a tensor.
-
-    It is pickled as the name of the file, which another process maps as well.
-    """
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        # A change of it would stay in this process.
-        self.array = torch.from_numpy(np.load(file, mmap_mode="c"))
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def __getitem__(self, place: int | slice) -> Tensor:
-        return self.array[place]
-
-    def __reduce__(self) -> tuple[type[Mapped], tuple[str]]:
-        return Mapped, (self.file,)
-
-
 class Texts:
-    """The tokens of each text, int64, of shape (length,)."""
+    """The tokens of each text, int64, of shape (length,), in files that are mapped."""
 
     def __init__(self, directory: Path, name: str) -> None:
         folder = (directory / FOLDER).resolve()
         self.tokens, self.ends = (
-            Mapped(str(folder / f"{name}-{part}.npy")) for part in ("tokens", "ends")
+            np.load(folder / f"{name}-{part}.npy", mmap_mode="r") for part in ("tokens", "ends")
         )
 
     def __len__(self) -> int:
@@ -338,4 +317,10 @@ class Texts:
 
     def __getitem__(self, index: int) -> Tensor:
         begin = int(self.ends[index - 1]) if index else 0
-        return self.tokens[begin : int(self.ends[index])].long()
+        return copied(self.tokens[begin : int(self.ends[index])])
+
+
+def copied(tokens: Any) -> Tensor:
+    """A copy of some tokens, int64, of an array or a tensor."""
+    own = tokens if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
+    return own.long()

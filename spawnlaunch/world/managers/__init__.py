@@ -47,9 +47,6 @@ STARTERS = {
     "palsd": ("HPE PALS", "PMI_SIZE"),
 }
 
-# Flux's broker starts a script or a shell on the first node, without a job's variables (runat.c).
-BROKER = "flux-broker"
-
 
 def around(environ: identity.Environ) -> list[identity.Manager]:
     """The managers with their variable of ORDER set, innermost first; others may be missing."""

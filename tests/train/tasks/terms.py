@@ -29,6 +29,18 @@ class Net(nn.Module):
         return self.head(torch.tanh(self.one(x) + self.two(x)))[:, 0]
 
 
+class Rows:
+    def __init__(self, length, single):
+        self.length, self.single = length, single
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        x = torch.arange(3 * index, 3 * index + 3, dtype=torch.float64).sin()
+        return x.float() if self.single else x, 1 + index % 4, f"row {index}"
+
+
 class Terms:
     # A sample counts as often as it has terms, so that shares of as many samples count differently.
     def __init__(self, kind: str = "plain"):
@@ -38,16 +50,7 @@ class Terms:
         return Net(self.kind) if self.kind == "single" else Net(self.kind).double()
 
     def dataset(self, split):
-        class Rows:  # no other process knows this class by name
-            def __len__(self):
-                return 30 if split == "train" else 11
-
-            def __getitem__(self, index):
-                x = torch.arange(3 * index, 3 * index + 3, dtype=torch.float64).sin()
-                return x.float() if self.single else x, 1 + index % 4, f"row {index}"
-
-        Rows.single = self.kind == "single"
-        return Rows()
+        return Rows(30 if split == "train" else 11, self.kind == "single")
 
     def collate(self, samples):
         x, terms, names = zip(*samples)

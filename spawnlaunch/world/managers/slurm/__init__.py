@@ -109,8 +109,8 @@ def is_step(environ: identity.Environ) -> bool:
     if step in NO_STEPS:
         return False
     # The tasks of all components of a heterogeneous step have the first component's job.
-    told = (environ.get(JOB_ID, job), environ.get(STEP_ID, step))
-    return bool(environ.get(HET_SIZE)) or (job, step) == told
+    named = (environ.get(JOB_ID, job), environ.get(STEP_ID, step))
+    return bool(environ.get(HET_SIZE)) or (job, step) == named
 
 
 def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
@@ -131,12 +131,12 @@ def missing(request: flags.Request, environ: identity.Environ) -> list[str]:
             needed.append(STEP_TASKS_PER_NODE)
     elif any(map(environ.get, OF_A_SHELL)):
         until, needed = ("slurm", "Shell"), [*Shell.needs, JOB_NODES]
-    lost = [name for name in needed if not environ.get(name)]
-    if not lost:
+    missing_names = [name for name in needed if not environ.get(name)]
+    if not missing_names:
         return []
     rows = [row[1:] for row in managers.ORDER]
     inner = (managers.load(*row) for row in rows[: rows.index(until)] if row != ("slurm", "Step"))
-    return [] if any(manager(environ).is_present() for manager in inner) else lost
+    return [] if any(manager(environ).is_present() for manager in inner) else missing_names
 
 
 def started_by() -> str:
@@ -207,8 +207,8 @@ class Slurm(identity.Manager):
         _, masks, kind = (self.environ.get(name, "") for name in MASKS)
         parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
         with suppress(cpuset.CpuSetError):
-            if found := [*map(parse, filter(None, masks.split(",")))]:
-                return None if "ldom" in kind else identity.Fact(found, MASKS[1])
+            if sets := [*map(parse, filter(None, masks.split(",")))]:
+                return None if "ldom" in kind else identity.Fact(sets, MASKS[1])
         return None
 
     def wider(self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool) -> str:
@@ -255,7 +255,7 @@ class Slurm(identity.Manager):
         each: int | None = n
         if world.nnodes and n * world.nnodes != world.world_size:
             per_node = each = None  # nodes differ in their numbers of workers, unknown here
-        ours: dict[str, object] = {
+        ranks: dict[str, object] = {
             PROCID: first + i,
             LOCALID: i,
             **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
@@ -274,7 +274,7 @@ class Slurm(identity.Manager):
             others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
             if here := self.environ.get(NODENAME):
                 others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
-        return ours | {name: value for name, value in others.items() if name in self.environ}
+        return ranks | {name: value for name, value in others.items() if name in self.environ}
 
     def start_line(self, command: str, n: int) -> str:
         from spawnlaunch.world.managers.slurm import srun

@@ -59,24 +59,24 @@ def of_bindings(everyone: Sequence[Facts]) -> list[Verdict]:
 
     The effects that --oversubscribe asked for are only noted.
     """
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for host, members in _by(everyone, lambda facts: facts.host).items():
         on_host = sorted(members, key=lambda facts: facts.local_rank)
-        found += _shared(host, on_host)
-        found += _shared_devices(host, on_host)
-        found += _narrow(host, on_host)
-    found += _without_device(everyone)
+        verdicts += _shared(host, on_host)
+        verdicts += _shared_devices(host, on_host)
+        verdicts += _narrow(host, on_host)
+    verdicts += _without_device(everyone)
     for facts in everyone:
-        found += _of_rank(facts)
-    return found
+        verdicts += _of_rank(facts)
+    return verdicts
 
 
 def _by(ranks: Sequence[Any], value: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """The ranks of each value."""
-    found: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
     for one in ranks:
-        found.setdefault(value(one), []).append(one)
-    return found
+        groups.setdefault(value(one), []).append(one)
+    return groups
 
 
 def _status_of_sharing(ranks: Sequence[Facts]) -> str:
@@ -87,17 +87,17 @@ def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
     """Ranks with overlapping masks, each group of them once."""
     groups: list[tuple[list[Facts], cpuset.CpuSet]] = []
     for facts in ranks:
-        mine = parsed(facts.cpus)
-        touching = [group for group in groups if group[1] & mine]
+        mask = parsed(facts.cpus)
+        touching = [group for group in groups if group[1] & mask]
         groups = [group for group in groups if group not in touching]
         others = [other for members, _ in touching for other in members]
-        groups.append(([*others, facts], mine.union(*(cpus for _, cpus in touching))))
+        groups.append(([*others, facts], mask.union(*(cpus for _, cpus in touching))))
     for members, cpus in groups:
         if len(members) > 1:
             numbers = tuple(sorted(facts.rank for facts in members))
-            said = f"on {host} ranks {cpuset.format(numbers)} share the CPUs {cpuset.format(cpus)}"
+            message = f"on {host} {ranks_of(numbers)} share the CPUs {cpuset.format(cpus)}"
             remedy = remedy_of_shared(members, ranks)
-            yield Verdict("shared-cores", _status_of_sharing(members), said, remedy, numbers)
+            yield Verdict("shared-cores", _status_of_sharing(members), message, remedy, numbers)
 
 
 def remedy_of_shared(members: Sequence[Facts], here: Sequence[Facts]) -> str:
@@ -120,13 +120,13 @@ def _shared_devices(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
     for device, members in _by(ranks, lambda facts: facts.device).items():
         if device is not None and len(members) > 1:
             first, numbers = members[0], tuple(sorted(facts.rank for facts in members))
-            said = f"on {host} {ranks_of(numbers)} take one device, {first.device_address}"
+            message = f"on {host} {ranks_of(numbers)} take one device, {first.device_address}"
             remedy = (
                 "start as many workers as there are devices (--nproc gpu), or type --oversubscribe"
                 if first.launched
                 else "start as many ranks as there are devices: python -m spawnlaunch --nproc gpu"
             )
-            yield Verdict("shared-device", _status_of_sharing(members), said, remedy, numbers)
+            yield Verdict("shared-device", _status_of_sharing(members), message, remedy, numbers)
 
 
 def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
@@ -135,8 +135,8 @@ def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
     if 0 < len(without) < len(everyone):
         numbers = tuple(facts.rank for facts in without)
         hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
-        said = f"{ranks_of(numbers)} on {hosts}: no device is seen there, and others see some"
-        yield Verdict("no-device", FAIL, said, NO_DEVICE, numbers)
+        message = f"{ranks_of(numbers)} on {hosts}: no device is seen there, and others see some"
+        yield Verdict("no-device", FAIL, message, NO_DEVICE, numbers)
 
 
 def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
@@ -146,8 +146,8 @@ def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
     if narrow:
         squeezed = tuple(facts.rank for facts in narrow)
         there = f"of {ranks[0].cores_of_node} for {len(ranks)} ranks"
-        said = f"on {host} ranks {cpuset.format(squeezed)} have one core each, {there}"
-        yield Verdict("one-core", FAIL, said, remedy_of_narrow(narrow), squeezed)
+        message = f"on {host} ranks {cpuset.format(squeezed)} have one core each, {there}"
+        yield Verdict("one-core", FAIL, message, remedy_of_narrow(narrow), squeezed)
 
 
 def remedy_of_narrow(members: Sequence[Facts]) -> str:
@@ -169,8 +169,8 @@ def _of_rank(facts: Facts) -> Iterator[Verdict]:
         ("drift", _drifted(facts)),
     ):
         if wrong:
-            said, remedy = wrong
-            message = f"rank {facts.rank} on {facts.host} {said}"
+            text, remedy = wrong
+            message = f"rank {facts.rank} on {facts.host} {text}"
             yield Verdict(name, FAIL, message, remedy, (facts.rank,))
 
 
@@ -200,8 +200,9 @@ def _far_memory(facts: Facts) -> tuple[str, str] | None:
     # A policy within a cpuset cannot give more than that.
     for what, text in (("cpuset", facts.memory_allowed), (f"policy {mode}", nodes)):
         if near and text and not near & parsed(text):
-            said = f"runs beside NUMA node {facts.memory_near}, and its memory's {what} gives it "
-            return f"{said}that of {text}", remedy_of_far_memory(facts, what == "cpuset")
+            place = f"runs beside NUMA node {facts.memory_near}"
+            message = f"{place}, and its memory's {what} gives it that of {text}"
+            return message, remedy_of_far_memory(facts, what == "cpuset")
     return None
 
 
@@ -237,11 +238,12 @@ def _drifted(facts: Facts) -> tuple[str, str] | None:
     """Threads or children with another mask than the process had at its start."""
     masks = [("the main thread", facts.cpus), *(("a thread", each) for each in facts.threads[1:]),
              ("a DataLoader worker", facts.loader_cpus)]  # fmt: skip
-    lost = [f"{who} on {cpus or 'nothing'}" for who, cpus in masks if cpus != facts.cpus_at_start]
-    if not lost:
+    start = facts.cpus_at_start
+    changed = [f"{what} on {cpus or 'nothing'}" for what, cpus in masks if cpus != start]
+    if not changed:
         return None
-    said = f"started on CPUs {facts.cpus_at_start} and has {', '.join(dict.fromkeys(lost))}"
-    return said, remedy_of_drift(facts)
+    message = f"started on CPUs {start} and has {', '.join(dict.fromkeys(changed))}"
+    return message, remedy_of_drift(facts)
 
 
 def remedy_of_drift(facts: Facts) -> str:
@@ -277,7 +279,7 @@ def _are_apart(ranks: Sequence[Facts]) -> bool:
 
 def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
     """All lines on the measurements of all ranks, in their order; more of them with --all."""
-    found = [
+    verdicts = [
         _versions(ranks),
         _speed(ranks, "matrix product", "gflops_per_thread", "GFLOP/s per thread", "cpu"),
         _clocks(ranks),
@@ -286,9 +288,9 @@ def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
     ]
     if "limits" in ranks[0]:
         if ranks[0]["computes_on"] != "cpu":
-            found.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
-        found += [*_sums(ranks), *_limits(ranks)]
-    return found
+            verdicts.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
+        verdicts += [*_sums(ranks), *_limits(ranks)]
+    return verdicts
 
 
 def _numbers(ranks: Sequence[Rank]) -> tuple[int, ...]:
@@ -298,10 +300,10 @@ def _numbers(ranks: Sequence[Rank]) -> tuple[int, ...]:
 def _versions(ranks: Sequence[Rank]) -> Verdict:
     differ = []
     for what in ranks[0]["versions"]:
-        found = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
-        if len(found) > 1:
-            said = (f"{ranks_of(_numbers(who))} {version}" for version, who in found.items())
-            differ.append(f"{what}: {', '.join(said)}")
+        groups = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
+        if len(groups) > 1:
+            each = (f"{ranks_of(_numbers(group))} {version}" for version, group in groups.items())
+            differ.append(f"{what}: {', '.join(each)}")
     if differ:
         remedy = "install the same on all nodes, and start all ranks with the same Python"
         return Verdict("versions", FAIL, "; ".join(differ), remedy)
@@ -316,7 +318,7 @@ def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = 
     if not slow:
         return Verdict(name, OK, f"{min(rates):.3g} to {max(rates):.3g} {unit}, on {device}")
     named = ", ".join(f"rank {one['rank']} on {one['host']} {one[key]:.3g}" for one in slow)
-    said = f"{named}, where others have {usual:.3g} {unit}"
+    message = f"{named}, where others have {usual:.3g} {unit}"
     is_fault = any(
         one[key] < usual * (SLOW_BESIDE_OTHERS if one["others"] > OTHERS else VERY_SLOW)
         for one in slow
@@ -325,7 +327,7 @@ def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = 
     if device != "cpu":
         tools = "nvidia-smi -q -d PERFORMANCE, rocm-smi"
         remedy += f", and for a device that is hot or capped ({tools})"
-    return Verdict(name, FAIL if is_fault else WARN, said, remedy, _numbers(slow))
+    return Verdict(name, FAIL if is_fault else WARN, message, remedy, _numbers(slow))
 
 
 def _clocks(ranks: Sequence[Rank]) -> Verdict:
@@ -340,24 +342,24 @@ def _clocks(ranks: Sequence[Rank]) -> Verdict:
 
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """The verdicts on the network of the ranks; ranks with equal ones are together."""
-    for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
-        numbers = _numbers(who)
-        message = f"{ranks_of(numbers)}: {said}{wrong}"
+    for (text, wrong, remedy), members in _by(ranks, _nics_of).items():
+        numbers = _numbers(members)
+        message = f"{ranks_of(numbers)}: {text}{wrong}"
         yield Verdict("network", FAIL if wrong else OK, message, remedy, numbers)
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:
     """The network of a rank in words, the faults of the settings for it, and the remedy."""
-    found = rank["nics"]
-    every = dict.fromkeys(NETWORK, found["interfaces"])
-    every |= {"NCCL_IB_HCA": found["all"], "NCCL_SOCKET_IFNAME": [*found["links"], "lo"]}
-    wrong = [(n, t) for n, t in every.items() if found[n] and not are_there(n, found[n], t)]
-    there = f"adapters: {', '.join(found['all']) or 'none'}"
-    there += f" (next to the device: {', '.join(found['near'])})" * bool(found["near"])
-    there += f"; interfaces: {', '.join(found['links']) or 'the loopback'}"
-    said = [f"; {n}={found[n]} names others than {', '.join(t) or 'none'}" for n, t in wrong]
+    nics = rank["nics"]
+    every = dict.fromkeys(NETWORK, nics["interfaces"])
+    every |= {"NCCL_IB_HCA": nics["all"], "NCCL_SOCKET_IFNAME": [*nics["links"], "lo"]}
+    wrong = [(n, t) for n, t in every.items() if nics[n] and not are_there(n, nics[n], t)]
+    there = f"adapters: {', '.join(nics['all']) or 'none'}"
+    there += f" (next to the device: {', '.join(nics['near'])})" * bool(nics["near"])
+    there += f"; interfaces: {', '.join(nics['links']) or 'the loopback'}"
+    faults = [f"; {n}={nics[n]} names others than {', '.join(t) or 'none'}" for n, t in wrong]
     remedies = (f"unset {n}" + f", or name one of {', '.join(t)}" * bool(t) for n, t in wrong)
-    return there, "".join(said), "; ".join(remedies)
+    return there, "".join(faults), "; ".join(remedies)
 
 
 def are_there(variable: str, asked: str, there: Sequence[str]) -> bool:
@@ -375,43 +377,43 @@ def named(asked: str, there: Sequence[str]) -> list[str]:
     """
     exact = asked.lstrip("^").startswith("=")
     words = [word.partition(":")[0] for word in asked.lstrip("^=").split(",")]
-    found = [
+    matching = [
         name
         for name in there
         if any(name == word if exact else name.startswith(word) for word in words)
     ]
-    return [name for name in there if name not in found] if asked.startswith("^") else found
+    return [name for name in there if name not in matching] if asked.startswith("^") else matching
 
 
 def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """Notes on a node's load and quota that may cost time, as its first rank sees them."""
-    for host, who in _by(ranks, lambda one: one["host"]).items():
-        its = who[0]["surroundings"]
-        cpus, quota, numbers = its["cpus"], its["quota_cpus"], _numbers(who)
-        if its["load"] > BUSY * cpus:
-            said = f"{host}: {its['load']:.1f}, with {cpus} CPUs that may be used"
-            yield Verdict("load", NOTE, said, "", numbers)
+    for host, members in _by(ranks, lambda one: one["host"]).items():
+        around = members[0]["surroundings"]
+        cpus, quota, numbers = around["cpus"], around["quota_cpus"], _numbers(members)
+        if around["load"] > BUSY * cpus:
+            message = f"{host}: {around['load']:.1f}, with {cpus} CPUs that may be used"
+            yield Verdict("load", NOTE, message, "", numbers)
         if quota is not None and quota < cpus:
-            said = f"{host}: the time of {quota:.3g} CPUs, of {cpus}"
-            yield Verdict("CPU quota", NOTE, said, "", numbers)
+            message = f"{host}: the time of {quota:.3g} CPUs, of {cpus}"
+            yield Verdict("CPU quota", NOTE, message, "", numbers)
 
 
 def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     for name in (WITHIN, BETWEEN):
-        found = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
-        if not found:
+        sums = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
+        if not sums:
             continue
-        rates = [rate for rate, _ in found]
-        slowest, host = min(found)
-        said = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
+        rates = [rate for rate, _ in sums]
+        slowest, host = min(sums)
+        message = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
         if name == WITHIN and slowest < SLOW * median(rates):
             remedy = "look for other processes there (top)"
             if ranks[0]["computes_on"] != "cpu":
                 tools = "nvidia-smi topo -m, rocm-smi --showtopo"
                 remedy += f", and compare its wiring with that of another ({tools})"
-            yield Verdict("all-reduce", WARN, f"{said}; {host} is slowest", remedy)
+            yield Verdict("all-reduce", WARN, f"{message}; {host} is slowest", remedy)
         else:
-            yield Verdict("all-reduce", OK, said)
+            yield Verdict("all-reduce", OK, message)
 
 
 def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
@@ -419,15 +421,15 @@ def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     for key, (name, enough, least) in LIMITS.items():
         known = [one for one in ranks if one["limits"][key][0] is not None]
         low = min((one["limits"][key][0] for one in known), default=None)
-        said = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
+        message = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
         if low is None or low >= enough or (key == "memlock" and not has_adapters):
-            yield Verdict("limits", OK, said)
+            yield Verdict("limits", OK, message)
             continue
-        who = [one for one in known if one["limits"][key][0] == low]
-        hard = who[0]["limits"][key][1]
+        members = [one for one in known if one["limits"][key][0] == low]
+        hard = members[0]["limits"][key][1]
         remedy = MORE_SHM if key == "shm" else remedy_of_limit(key, hard, name, enough)
-        status, said = FAIL if low < least else WARN, f"{said}, of {ranks_of(_numbers(who))}"
-        yield Verdict("limits", status, said, remedy, _numbers(who))
+        message += f", of {ranks_of(_numbers(members))}"
+        yield Verdict("limits", FAIL if low < least else WARN, message, remedy, _numbers(members))
 
 
 def remedy_of_limit(key: str, hard: float | None, name: str, enough: float) -> str:
