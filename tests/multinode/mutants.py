@@ -39,8 +39,6 @@ MUTANTS = (
            "peer.report.epoch == self.epoch and peer.report.state in (READY, FINISHED)",
            "peer.report.state in (READY, FINISHED)"),
     Mutant("a lost hub ends workers", f"{NODE}._keep_or_halt", "self.stage == SEEKING", "False"),
-    Mutant("who had workers does not come back", f"{NODE}._lose_hub",
-           "has_workers or self.report.state == FINISHED", "False"),
     Mutant("the budget", "outcome.failures:used_after", "used < most", "used <= most"),
     Mutant("first by its time", f"{HUB}.take", "now - each.age_s", "now"),
     Mutant("all failures of an epoch are kept", f"{HUB}.take",

@@ -145,6 +145,8 @@ class Promises:
             self.check(hub.epoch == epoch + 1, "agree: epochs grow by one")
             self.began(hub)
         working = [peer.report for peer in hub.peers.values() if peer.epoch == hub.epoch]
+        if hub.phase == STOPPING and not self.sim.faults.frozen:
+            self.stops_in_time(hub)
         if phase == STOPPING and hub.phase in (JOINING, ENDED):
             are_idle = all(r.epoch == hub.epoch and r.state == READY for r in working)
             self.check(are_idle, f"alone: all have stopped {working}")
@@ -173,6 +175,13 @@ class Promises:
             self.sim.seen[f"end {hub.cause.kind if hub.cause else 'well'}"] += 1
         if (not epoch and hub.epoch) or (phase != ENDED and hub.phase == ENDED):
             self.sim.faults.met()
+
+    def stops_in_time(self, hub: Hub) -> None:
+        """Workers that are told to end do, on nodes that can be told."""
+        grace_s = self.sim.settings.longest_grace_s
+        is_reached = not any(host.cuts or not host.has_power for host in self.sim.hosts)
+        is_late = hub.now - hub.since > 1.05 * grace_s + 8.0
+        self.check(not (is_reached and is_late), f"stop: not all have stopped {hub.peers}")
 
     def while_joining(self, hub: Hub) -> None:
         """Nobody waits for launchers that will not come, nor longer than was said."""
