@@ -67,6 +67,7 @@ class Promises:
         self.exits: list[tuple[int, int, Cause | None]] = []
         self.returned: set[int] = set()  # hosts that came again since the last epoch
         self.missing: dict[int, float] = {}  # hosts that will not come, since when the hub knows it
+        self.last_came: dict[int, object] = {}  # the connection of a host's last Report
         self.n_faults, self.last_port, self.n_compared = 0, 0, 0
 
     def check(self, holds: object, what: str) -> None:
@@ -199,6 +200,7 @@ class Promises:
     def comes(self, host: Host, report: Report) -> None:
         """The hub is about to read a Report."""
         hub, settings = self.sim.hub, self.sim.settings
+        self.last_came[host.number] = host.connection
         comes_back = report.is_restarted or (hub and hub.epoch and settings.can_return)
         if report.state != UNABLE:
             self.missing.pop(host.number, None)
@@ -209,6 +211,9 @@ class Promises:
         """The hub is about to hear that a connection has ended."""
         hub = self.sim.hub
         peer = hub.peers.get(number) if hub else None
+        other = host.connection
+        if other and other.number != number and other is self.last_came.get(host.number):
+            return  # it has come again before that
         is_awaited = hub and is_certain and hub.phase == JOINING and not hub.epoch
         if is_awaited and peer and not (peer.report.is_restarted or peer.report.leaving):
             self.missing[host.number] = self.sim.now + RETURN_S
