@@ -88,9 +88,9 @@ FLAGS_HEAD = """\
 All flags of the launcher, as `python -m spawnlaunch --help` shows them.
 `python -m docs.generate` makes this page from the table that reads the command line.
 
-- The script gets everything behind its name.
-- You may type `_` for `-` in a flag's name, `--flag=value` for `--flag value`, and `5m` or `2h` for
-  a time in seconds.
+- The script gets everything after its name.
+- You may write `_` for `-` in a flag's name, `--flag=value` for `--flag value`, and `5m` or `2h`
+  for a time in seconds.
 - A flag marked **launcher** needs a launcher that stays above its workers. It is refused if the
   resource manager has started one task per rank.
 - A variable sets its flag, as under torchrun. A typed flag wins over the variable.

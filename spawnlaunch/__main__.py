@@ -26,8 +26,8 @@ TOOLS = range(6)  # that sys.monitoring has room for
 def main(*before: str) -> int:
     """Run the command line of this process, with words before it; the result is its exit status.
 
-    After a launch it does not return, but ends the process. Where this process is to go on, it
-    changes nothing here, and always raises SystemExit with the status.
+    A launch in this process does not return, but ends it. One in a process of its own changes
+    nothing here, and this function raises SystemExit with its status.
     """
     if is_alone(sys._getframe(1)):
         return launch(*before)
@@ -51,28 +51,28 @@ def launch(*before: str) -> int:
 
 
 def take_process() -> "frozenset[int]":
-    """Make this process a launcher, before any other module of this package is imported.
+    """Make this process a launcher: what must come before its first import, and why.
 
-    The result is the signals that its parent has blocked, and its workers are to have blocked.
-    Modules that are imported until then are built in, or were imported by Python itself.
+    Returns the signals that its parent has blocked; its workers begin with them blocked. Modules
+    that are imported until then are built in, or were imported by Python itself.
     """
     blocked: frozenset[int] = frozenset()
-    # There is no garbage yet, and looking for it is a tenth of the cost of a launch.
+    # Imports leave no garbage, and looking for it is a tenth of the cost of a launch.
     gc.disable()
     try:
-        # Signals for the workers wait until there is a guard to pass them on: they would end us.
-        own = (signal.SIGUSR1, signal.SIGUSR2)
-        blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, own))
-        # Ctrl-C ends the imports without a traceback of ours.
+        # Signals for the workers would end this process. They wait for a guard to pass them on.
+        for_workers = (signal.SIGUSR1, signal.SIGUSR2)
+        blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, for_workers))
+        # Ctrl-C ends the imports without a traceback.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     except OSError:
         pass  # refused, as it will be where it is needed
-    # A json.py in the working directory or of PYTHONPATH is not for us.
+    # A json.py of the user, in the working directory or PYTHONPATH, would be imported as Python's.
     from spawnlaunch.base import own_path
 
     own_path.take()
-    # For the PID 1 of a container the kernel has no default actions: a signal would be ignored.
+    # The kernel has no default actions for the PID 1 of a container: a signal would be ignored.
     if os.getpid() == 1:
         for each in STOP:
             if signal.getsignal(each) == signal.SIG_DFL:

@@ -121,7 +121,7 @@ def launch(
     its notes. On KeyboardInterrupt the workers are stopped before it is raised; a second one kills
     them.
     """
-    words = words_of({"nproc": nproc, **flags}, WORKER)
+    words = command_line({"nproc": nproc, **flags}, WORKER)
     with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
         try:
             sending.send(function, args, directory)
@@ -154,7 +154,7 @@ def explain_launch(nproc: int | str = 1, **flags: Any) -> dict[str, Any]:
     and command.
     Raises UsageError.
     """
-    words = words_of({"nproc": nproc, **flags}, "--explain=json", WORKER)
+    words = command_line({"nproc": nproc, **flags}, "--explain=json", WORKER)
     try:
         walk.walk(words, dict(os.environ), (), frozenset())
     except table.Page as explained:
@@ -199,8 +199,8 @@ def _number(name: str, otherwise: int | None) -> int:
 # Keyword arguments as words of a command line, by the launcher's table of flags
 
 
-def words_of(flags: Mapping[str, object], *behind: str) -> list[str]:
-    """The command line with the same meaning, and the words `behind` after it; `cli` has read it.
+def command_line(flags: Mapping[str, object], *program: str) -> list[str]:
+    """The flags as words of a command line that has been checked, with `program` after them.
 
         max_restarts=1         --max-restarts=1
         oversubscribe=True     --oversubscribe
@@ -210,9 +210,9 @@ def words_of(flags: Mapping[str, object], *behind: str) -> list[str]:
 
     Raises UsageError for a name that is no flag, or a value that the flag cannot have.
     """
-    given = [word for name, value in flags.items() for word in _words(name, value)]
-    parsing.parse([*given, *behind], os.environ, sys.executable)
-    return [*given, *behind]
+    words = [word for name, value in flags.items() for word in _words(name, value)]
+    parsing.parse([*words, *program], os.environ, sys.executable)
+    return [*words, *program]
 
 
 def _words(name: str, value: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""A launch from its command line to its workers: who am I, where do I sit, go.
+"""Plan a launch from its command line, and carry it out: who am I, where do I sit, go.
 
 `plan` asks each room one question, in an order that never turns back. The answer is a complete
 value, which is given to the rooms that come later. `go` then acts on the answers: it prints, or
@@ -15,7 +15,7 @@ from spawnlaunch import node
 from spawnlaunch.base import errors, say
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import flags, parsing, values
-from spawnlaunch.node import hardware, vendors, visible
+from spawnlaunch.node import devices, hardware, visible
 from spawnlaunch.workers import files, launches, starting
 from spawnlaunch.world import identity, resolve
 
@@ -73,7 +73,7 @@ def _look(
     seen = visible.visible(machine, environ, values.KINDS.get(word, ""))
     why, are_counted = seen.why, True
     if not (seen.names or why) and word in ("auto", "gpu", *values.KINDS):
-        why = vendors.why_none(request.sysfs_root)
+        why = devices.why_none(request.sysfs_root)
         are_counted = not why or bool(seen.source)
     if word == "auto" and why:
         seen = visible.counting_cpus(seen, why)
@@ -107,10 +107,10 @@ def go(launch: launches.Launch) -> int:
     if not request.record:
         return front.run(launch, workers, observers)
     from spawnlaunch import explaining
-    from spawnlaunch.watch import begin, journal
+    from spawnlaunch.watch import journal
 
     explained = explaining.as_json(explaining.Explanation(launch, workers, warnings))
-    with begin.recorded(launch, explained) as pipe:
+    with journal.recorded(launch, explained) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
         return front.run(launch, workers, observers)
 

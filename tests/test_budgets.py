@@ -16,7 +16,7 @@ from tests.support.required import require_programs
 from tests.support.watching import launched
 
 MODULES = 133  # of a launch of a second that fails, beyond those of a bare Python: 111 today
-LOOKUPS = 400  # stat and open of a task beyond a bare Python, each times all ranks: 335 today
+LOOKUPS = 400  # stat and open of a task beyond a bare Python, each times all ranks: 320 today
 MEMORY_KIB = 10_400  # anonymous memory of the launcher and its guard: 8,700 today
 HEAVY = ("torch", "numpy", "dataclasses", "asyncio", "multiprocessing", "subprocess")
 

@@ -17,17 +17,16 @@ import os
 import pickle
 import re
 import shutil
-import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .errors import RefusedError, StoppedError, advice
+from .errors import RefusedError, StoppedError
 
 WEIGHTS = "weights.pt"
 TRAINING = "training.pt"
@@ -276,60 +275,3 @@ def _remove(path: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     path.rename(part)
     shutil.rmtree(part)
-
-
-class Snapshot(NamedTuple):
-    """The contents of a checkpoint: copies, which no longer change."""
-
-    step: int
-    weights: Mapping[str, Any]
-    training: Mapping[str, Any]
-    best_step: int  # which is kept, too; -1: there is none
-    written: Callable[[], None]  # called when it is there
-
-
-class Writer:
-    """Writes one checkpoint at a time beside the training, and removes old ones."""
-
-    def __init__(self, out: Path, keep: int) -> None:
-        self.out = out
-        self.keep = keep
-        self.thread: threading.Thread | None = None
-        self.error: BaseException | None = None
-        self.written = False
-
-    def write(self, what: Snapshot) -> None:
-        """Begin to write a checkpoint, after the last one is written."""
-        self.wait()
-        self.thread = threading.Thread(target=self._write, args=(what,))
-        self.thread.start()
-
-    def problem(self) -> BaseException | None:
-        """Wait for the last checkpoint; return its error, if there was one."""
-        try:
-            self.wait()
-        except BaseException as error:
-            return error
-        return None
-
-    def wait(self) -> None:
-        """Wait for the last checkpoint; raises its error, if there was one."""
-        if self.thread is not None:
-            self.thread.join()
-            self.thread = None
-        if self.error is not None:
-            raise self.error
-
-    def _write(self, what: Snapshot) -> None:
-        try:
-            write(self.out, what.step, what.weights, what.training, check=not self.written)
-            self.written = True
-            what.written()
-            prune(self.out, self.keep, what.best_step, what.step)
-        except OSError as error:
-            self.error = StoppedError(
-                f"cannot write the checkpoint of step {what.step} to {self.out}: {error.strerror}; "
-                f"{advice(error)}, or go on elsewhere with --resume and --out"
-            )
-        except BaseException as error:
-            self.error = error

@@ -268,7 +268,7 @@ def _from_name(name: str) -> ModuleType:
             _refuse_task(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
         if name.startswith(PACKAGE):
             what = missing if missing == "torch" else "'spawnlaunch[hf]'"
-            _refuse_task(f"this task needs {missing}; type pip install {what}")
+            _refuse_task(f"this task needs {missing}; run pip install {what}")
         raise
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -185,24 +186,23 @@ class Saver:
         self.world = world
         self.out = out
         self.deadline = deadline
-        self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
-        self.saved: Position | None = None
+        self.writing: Future[None] | None = None  # of rank 0: the last checkpoint
+        self.has_saved = False
 
     def save(self, at: Position, log: Log) -> None:
         """Copy the state of the run; a thread writes it while the training goes on."""
         self.trainer.clock.progress.phase(SAVE)
         began = time.monotonic()
-        problem: BaseException | None = None
-        if self.writer is not None:
-            # Before the copy: a checkpoint that is still being written holds as much memory again.
-            problem = self.writer.problem() or log.metrics.problem
+        # Before the copy: a checkpoint that is still being written holds as much memory again.
+        problem = None if self.writing is None else self.writing.exception()
+        problem = problem or log.metrics.problem
         wrong = str(problem or self.trainer.changed_tensors())
         record = None if self.stream is None else self.stream.record()
         states = from_every_rank((rng.read(self.trainer.device), record, wrong))
         for *_, text in states:
             if text:
                 raise StoppedError(text) from problem
-        if self.writer is not None:
+        if self.world.rank == 0:
             weights, rest = self.trainer.state()
             training = {
                 **rest,
@@ -218,16 +218,27 @@ class Saver:
                 "global_batch": self.order.global_batch,
                 "longest_save_s": self.deadline.longest_save_s,
             }
-            self.writer.write(
-                checkpoint.Snapshot(
-                    *(at.step, weights, training, at.best_step),
-                    lambda: self.deadline.saved_in(time.monotonic() - began),
-                )
-            )
-        if self.saved is None:
+            thread = ThreadPoolExecutor(max_workers=1)
+            self.writing = thread.submit(self._write, at, weights, training, began)
+            thread.shutdown(wait=False)  # after this
+        if not self.has_saved:
             self.finish()  # so that an error of the first checkpoint ends every rank now
-        self.saved = at
+        self.has_saved = True
         self.trainer.clock.progress.phase(NOTHING)
+
+    def _write(
+        self, at: Position, weights: dict[str, Any], training: dict[str, Any], began: float
+    ) -> None:
+        """Write a checkpoint of copies, which no longer change, and remove old ones."""
+        try:
+            checkpoint.write(self.out, at.step, weights, training, check=not self.has_saved)
+            self.deadline.saved_in(time.monotonic() - began)
+            checkpoint.prune(self.out, self.config.keep, at.best_step, at.step)
+        except OSError as error:
+            raise StoppedError(
+                f"cannot write the checkpoint of step {at.step} to {self.out}: {error.strerror}; "
+                f"{advice(error)}, or go on elsewhere with --resume and --out"
+            ) from error
 
     def finish(self) -> None:
         """Wait until the last checkpoint is on the disk, on every rank."""
@@ -235,8 +246,8 @@ class Saver:
 
     def wait(self) -> None:
         """Wait until this rank's checkpoint is on the disk; raises the error of its thread."""
-        if self.writer is not None:
-            self.writer.wait()
+        if self.writing is not None:
+            self.writing.result()
 
     def restore(self, path: Path | None, log: Log) -> Position:
         """Restore a checkpoint, or begin without one; every rank reads it. Returns the position."""

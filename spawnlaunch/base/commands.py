@@ -1,4 +1,4 @@
-"""What the commands beside the launcher share: the parser of their words, pages and errors."""
+"""The parser, pages and error lines of the commands beside the launcher: top, report, bench, ..."""
 
 import argparse
 import contextlib

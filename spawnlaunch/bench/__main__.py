@@ -108,7 +108,7 @@ def _end_in_time(options: bench_request.BenchRequest) -> None:
 def _refuse_hazards() -> None:
     """Raises UsageError without torch, and where OpenMP has taken the CPUs from every arm."""
     if find_spec("torch") is None:
-        raise errors.UsageError("torch is not installed; type pip install torch")
+        raise errors.UsageError("torch is not installed; run pip install torch")
     if hazards := placement.openmp_hazards(os.environ):
         raise errors.UsageError(f"{hazards[0]}; so all arms would sit there")
 

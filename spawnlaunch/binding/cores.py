@@ -192,7 +192,8 @@ def _owned(groups: Sequence[Claim], need: Sequence[int], cores: Sequence[Core]) 
             (g,) = cell.given
             cell.given[g] = len(cell.cores)
             have[g] += len(cell.cores)
-    _settle([cell for cell in cells if len(cell.given) > 1], groups, have, need)
+    if contested := [cell for cell in cells if len(cell.given) > 1]:
+        _settle(contested, groups, have, need)
     return _hand_out(cells, need, cores)
 
 

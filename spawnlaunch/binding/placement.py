@@ -189,12 +189,13 @@ def of_mask(
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
-    isolated = isolated_near(node, places)
-    if mine >= there > 0 and mine < local_size <= count_cores(node, isolated):
-        return [
-            f"the allowed CPUs {cpuset.format(allowed)} are fewer cores than ranks: "
-            f"{_why_isolated(node)}start with taskset -c {cpuset.format(isolated)}"
-        ]
+    if mine >= there > 0 and mine < local_size:
+        isolated = isolated_near(node, places)
+        if local_size <= count_cores(node, isolated):
+            return [
+                f"the allowed CPUs {cpuset.format(allowed)} are fewer cores than ranks: "
+                f"{_why_isolated(node)}start with taskset -c {cpuset.format(isolated)}"
+            ]
     if mine >= there or (has_room and mine >= len(bindings)):
         return []
     return [

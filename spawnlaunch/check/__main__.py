@@ -60,7 +60,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if find_spec("torch") is None:
-            raise errors.UsageError("torch is not installed; type pip install torch")
+            raise errors.UsageError("torch is not installed; run pip install torch")
         _derive_world()
     except errors.UsageError as error:
         from spawnlaunch.run import shared_errors

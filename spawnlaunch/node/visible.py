@@ -19,7 +19,8 @@ whole list as empty; the Level Zero specification.
 from __future__ import annotations
 
 from spawnlaunch.base import reading, records
-from spawnlaunch.node import hardware, vendors
+from spawnlaunch.node import hardware
+from spawnlaunch.node.devices import BY_VENDOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def counting_cpus(result: Visible, why: str) -> Visible:
 
 def _closed(devices: Sequence[hardware.Device], vendor: str) -> str:
     """The line for a vendor with devices of which this process can open none."""
-    file = _FILES.get(vendor) or f"/dev/{vendors.BY_VENDOR[vendor].files[0]}<N>"
+    file = _FILES.get(vendor) or f"/dev/{BY_VENDOR[vendor].files[0]}<N>"
     count = sum(1 for device in devices if device.vendor == vendor)
     return f"no {file} can be opened for {_counted(count, vendor)}"
 
@@ -299,7 +300,7 @@ def _by_level_zero(
 def _by_accelerator(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> Selection:
-    kind = vendors.BY_VENDOR[base[0].vendor]
+    kind = BY_VENDOR[base[0].vendor]
     slots: Sequence[Slot] = base
     if kind.variable in environ:
         slots = base if kind.by_position else [None] * len(base)

@@ -8,7 +8,7 @@ The way of a row: screen.show -> Sampler.sample -> RankFinder.ranks -> rank_tabl
     notes     notes on ranks that are slow, that leak, or that the others wait for (pure)
     rank_table  samples as lines of text (pure); screen: the live table
     output_times, progress, device_use  the sources of `usage`
-    begin, recorder                --record
+    journal, recorder              --record
     story, page, charts, drawing   the report, and --explain=svg
 
 Nothing here is imported by a launch that does not ask for it.

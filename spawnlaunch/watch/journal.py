@@ -1,29 +1,157 @@
-"""The guard's events for the recorder of --record, as JSON lines through a pipe.
+"""--record in the launcher: it starts the process that takes samples; its guard sends the events.
 
-A recorder that does not read is waited for at the end only; events that it could not be sent are
-counted and reported, as is its death. watch/recorder.py has the kinds of events.
+The description of the launch is in the record before that process starts, which gets the guard's
+events through a pipe, as JSON lines. The pipe's end is the end of the record: no process has to
+stop the recorder, whatever becomes of launcher and guard. A recorder that does not read is waited
+for at the end only; events that it could not be sent are counted and reported, as is its death.
+watch/recorder.py has the kinds of events.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from shlex import quote
+from typing import Any
 
-from spawnlaunch.base import events, machine, say
+from spawnlaunch.base import errors, events, machine, reading, say, signals
+from spawnlaunch.base.signals import signal
 from spawnlaunch.outcome import endings, failures
 from spawnlaunch.output import Output, pipes
 from spawnlaunch.run import observer
 from spawnlaunch.run.processes import Running
-from spawnlaunch.workers import launches
+from spawnlaunch.workers import files, launches
 
+MOST_CHARS = 80  # of a run's name in that of a file
+PATIENCE_S = 10.0  # with the recorder at the end: for its last lines
 # Values that may be known only when the launchers of several nodes have met, but for ranks.
 OF_THE_NODE = (
     *("WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "MASTER_PORT"),
 )
-
-
 MOST_BYTES = 1 << 23  # that may wait for a recorder: the ends of some ten thousand ranks
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CODE = """import sys; sys.path[0] = {!r}
+from spawnlaunch.base import own_path; own_path.library_first()
+from spawnlaunch.watch import recorder; recorder.main({!r}, {!r})"""
+
+
+@contextmanager
+def recorded(launch: launches.Launch, explained: Mapping[str, Any]) -> Iterator[int]:
+    """Record the launch; the value of the context is a pipe for its events.
+
+    `explained` is the launch as --explain=json prints it.
+    Raises UsageError where no record can be written.
+    """
+    command = [sys.executable, "-m", "spawnlaunch", *launch.argv]
+    begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
+    start = {**begins, "host": launch.hostname, "command": command, "explain": explained}
+    path = _begun(launch, json.dumps(start) + "\n")
+    pid, pipe = _spawned(path, launch.mark, launch.blocked)
+    try:
+        yield pipe
+    finally:
+        _end(pid, pipe, path)
+
+
+def _end(pid: int, pipe: int, path: str) -> None:
+    """Wait until the record is written; print a line if its process died before the launch ended.
+
+    The launcher may have reaped it with others: then only the pipe tells that no process reads it.
+    A signal that means to end the job ends the wait.
+    """
+    poller = machine.poll()
+    poller.register(pipe, 0)
+    broke = "has died" if poller.poll(0) else ""
+    machine.close(pipe)
+    with suppress(ChildProcessError):
+        status = _status(pid)
+        if isinstance(status, str):
+            machine.kill(pid, signal.SIGKILL)
+            broke = f"{status}, and was killed"
+        elif code := os.waitstatus_to_exitcode(status):
+            broke = failures.end_in_words(code)
+    if broke:
+        shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
+        say.say([f"the record broke off: its process (pid {pid}) {broke}; {shown} shows it so far"])
+
+
+def _status(pid: int) -> int | str:
+    """The recorder's wait status, or the reason why the wait is over."""
+    waited = (signals.STOP | {signal.SIGCHLD}) & signals.watched()
+    machine.pthread_sigmask(signal.SIG_BLOCK, waited)
+    ear = events.Ear(events.SignalPipe(waited))
+    poller = machine.poll()
+    for fd in ear.fds:
+        poller.register(fd, select.POLLIN)
+    until = machine.running_s() + PATIENCE_S
+    while machine.running_s() < until:
+        ended, status = machine.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        # Another thread may take SIGCHLD.
+        events.patient_poll(poller, min(until - machine.running_s(), events.LOOK_S))
+        if ends := [signum for signum, _ in ear.read() if signum in signals.STOP]:
+            return f"had not ended when {failures.signal_name(ends[0])} came"
+    return f"did not end within {PATIENCE_S:g} s"
+
+
+def _begun(launch: launches.Launch, start: str) -> str:
+    """Begin a file for this launch on this node; the result is its path.
+
+    The name has the time (UTC), which is also the beginning of a run's name that this launcher has
+    chosen; that name, which all nodes share; the number of the node, or the host's name where the
+    launchers have not met yet; and a random number.
+    """
+    directory, world = launch.request.record or ".", launch.resolution.world
+    number = world.node_rank
+    node = f"node-{machine.uname().nodename}" if number is None else f"node{number}"
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(machine.time()))
+    run = re.sub(r"[^\w.+-]", "_", world.run_id, flags=re.ASCII)[:MOST_CHARS]
+    begins = run if run[:8] == stamp[:8] else f"{stamp}-{run}"
+    name = f"{begins}-{node}-{launch.mark.rpartition('-')[2]}.jsonl"
+    path = os.path.join(reading.absolute(directory, "--record"), name)
+    try:
+        files.make_directory(os.path.dirname(path))
+        files.write(path, start)
+    except OSError as error:
+        raise errors.UsageError(
+            f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
+            "can be written"
+        ) from None
+    return path
+
+
+def _spawned(path: str, mark: str, blocked: Iterable[int]) -> tuple[int, int]:
+    """Start the recorder, with these signals blocked: its pid, and the pipe to it.
+
+    It has a process group of its own, so that a Ctrl-C that ends the workers does not end it.
+    """
+    inlet, outlet = machine.pipe()
+    try:
+        pid = machine.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", CODE.format(ROOT, path, mark)],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, inlet, 0),
+                (os.POSIX_SPAWN_DUP2, 2, 1),  # there may be no /dev/null
+            ],
+            setpgroup=0,
+            setsigmask=blocked,
+        )
+    except OSError:
+        machine.close(outlet)
+        raise
+    finally:
+        machine.close(inlet)
+    return pid, outlet
 
 
 class Journal(observer.Observer):

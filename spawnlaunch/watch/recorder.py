@@ -1,6 +1,6 @@
 """The process of --record: it writes samples and events of one launch on this node as JSON lines.
 
-A file for each launch and node (begin.py has its name), one object a line. `kind` is its kind,
+A file for each launch and node (journal.py has its name), one object a line. `kind` is its kind,
 `time` is seconds since 1970:
 
     start     "launch": the mark of the run, "host", "command", and "explain": all that

@@ -66,7 +66,7 @@ def _of_waiting_hosts(evidence: identity.Evidence) -> Iterator[str]:
     """Warn on a host that is first in a job's list of hosts, or not in it: it waits for others."""
     request, manager, hosts = evidence.request, evidence.manager, evidence.manager.hosts()
     by_flags = (request.nnodes, request.node_rank, request.rdzv_endpoint, request.master_addr)
-    if hosts is None or any(value is not None for value in by_flags):
+    if hosts is None or request.no_gang or any(value is not None for value in by_flags):
         return
     listed = f"{manager.name} lists {len(hosts.value)} hosts ({hosts.source})"
     alone = "for this machine alone use --standalone"

@@ -22,7 +22,7 @@ ROOMS = [
     *sorted((ROOT / "workers").glob("*.py")),
     *(ROOT / "node" / name for name in ("proc.py", "sysfs.py", "cgroup.py")),
     *(ROOT / "world" / name for name in ("host.py", "lookup.py", "meeting.py", "gathering.py")),
-    *(ROOT / name for name in ("binding/apply.py", "watch/begin.py", "watch/journal.py")),
+    *(ROOT / name for name in ("binding/apply.py", "watch/journal.py")),
     *(
         ROOT / f"base/{name}.py"
         for name in ["events", "signals", "say", "reading", "errors", "records"]
@@ -59,7 +59,7 @@ EXCEPTIONS = {
     "run/preload/libraries.py": IMAGE,
     "run/preload/forked.py": IMAGE,
     "workers/starting.py: os.path.abspath": "of the place of this program",
-    "watch/begin.py: os.path.abspath": "of the place of this program",
+    "watch/journal.py: os.path.abspath": "of the place of this program",
 }
 
 

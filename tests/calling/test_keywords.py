@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.api import words_of
+from spawnlaunch.api import command_line
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ from spawnlaunch.api import words_of
     ],
 )
 def test_a_value_is_typed_as_on_the_command_line(flag: dict[str, Any], word: str) -> None:
-    assert words_of(flag, __file__) == [*filter(None, [word]), __file__]
+    assert command_line(flag, __file__) == [*filter(None, [word]), __file__]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spawnlaunch import node as nodes
 from spawnlaunch.base.cpuset import CpuSet
 from spawnlaunch.node import Node, devices, pci
-from spawnlaunch.node.vendors import ACCELERATORS, Accelerator
+from spawnlaunch.node.devices import ACCELERATORS, Accelerator
 from spawnlaunch.node.visible import visible
 from tests.machines.tree import INTEL, Gpu, Machine, build, write
 

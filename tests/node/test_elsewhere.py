@@ -7,7 +7,7 @@ import pytest
 
 from spawnlaunch import node as nodes
 from spawnlaunch.binding import picture
-from spawnlaunch.node import devices, pci, vendors
+from spawnlaunch.node import devices, pci
 from spawnlaunch.node.visible import visible
 from spawnlaunch.watch import drawing
 from tests.machines.small import TWO_NODES, small
@@ -117,7 +117,7 @@ def test_who_has_no_gpu_pays_two_looks(tmp_path: Path) -> None:
     root = str(build(tmp_path, small(2)))
     bus = pci.Bus(root, [], frozenset({0, 1}), ())
     assert effort(lambda: devices.read(bus, None, [])).opened <= 2
-    assert vendors.why_none(root) == ""
+    assert devices.why_none(root) == ""
 
 
 DRIVEN = Gpu(0, "0-1")
@@ -164,7 +164,7 @@ def test_an_intel_card_without_a_render_node_is_none_where_another_has_one(
     assert len(node_of(machine).devices) == count
     root = build(tmp_path, machine)
     bus = pci.Bus(str(root), pci.read_functions(str(root)), frozenset({0, 1}), ())
-    assert len(vendors.read_intel(bus, str(root / "dev"))) == len(list(filter(None, minors)))
+    assert len(devices.read_intel(bus, str(root / "dev"))) == len(list(filter(None, minors)))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,6 @@ def test_a_machine_says_why_cuda_may_see_devices_that_are_not_found(
 ) -> None:
     root = build(tmp_path, small(2, files=facts))
     assert nodes.read(str(root)).devices == ()
-    why = vendors.why_none(str(root))
+    why = devices.why_none(str(root))
     assert said in why
     assert bool(why) == bool(said)

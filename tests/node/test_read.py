@@ -9,7 +9,7 @@ import pytest
 from spawnlaunch import node as nodes
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import cpus, pci, vendors
+from spawnlaunch.node import cpus, devices, pci
 from spawnlaunch.node.visible import visible
 from tests import machines
 from tests.machines.tree import AMD, ASPEED, INFINIBAND, INTEL, Gpu, Machine, build, node_of, write
@@ -205,7 +205,7 @@ def test_a_container_may_use_the_devices_that_it_has_files_of(
         shutil.rmtree(root / f"proc/driver/nvidia/gpus/0000:1{i}:00.0")
     if files == "0":  # the one that is shown is the first of the container
         write(root / "proc/driver/nvidia/gpus/0000:11:00.0/information", "Device Minor: \t 0")
-    found = vendors.read_nvidia(bus_of(root), str(root / "dev"))
+    found = devices.read_nvidia(bus_of(root), str(root / "dev"))
     assert [device.usable for device in found] == usable
 
 

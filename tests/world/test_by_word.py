@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.node.vendors import BY_VENDOR
+from spawnlaunch.node.devices import BY_VENDOR
 from spawnlaunch.node.visible import visible
 from tests.machines.small import TWO_NODES, small
 from tests.machines.tree import AMD, INTEL, NVIDIA, Gpu, Machine, node_of

@@ -146,5 +146,6 @@ def test_the_first_host_of_a_list_has_the_line_that_starts_launchers_on_all(
     expected = line.format(here=HERE, cwd=Path.cwd(), script=REPORTER)
     assert "lists 2 hosts" in warning
     assert f"from here, run {expected}; for this machine alone use --standalone" in warning
-    assert resolve("--nproc=8 --nnodes=2", there, hostname=HERE).notices == ()
+    for flags in ("--nproc=8 --nnodes=2", "--nproc=8 --no-gang"):
+        assert resolve(flags, there, hostname=HERE).notices == ()
     assert resolve("--nproc=8", there, hostname="second").notices == ()

@@ -80,21 +80,13 @@ class Image:
             return None
         if answer is not None:
             raise errors.UsageError(answer)
-        code = self._end()
+        machine.kill(self.pid, signal.SIGKILL)  # it may have closed our socket, and still run
+        code = os.waitstatus_to_exitcode(machine.waitpid(self.pid, 0)[1])
         return failures.exit_status(code) or 1, (
             f"--preload {self.modules}: the process that imports it "
             f"{failures.end_in_words(code)}; leave it "
             "out, and import it in the script"
         )
-
-    def _end(self) -> int:
-        """Return the image's exit code; kill an image that has closed our socket and still runs."""
-        deadline = machine.running_s() + decisions.LAST_S
-        while not (ended := machine.waitpid(self.pid, os.WNOHANG))[0]:
-            if machine.running_s() > deadline:
-                machine.kill(self.pid, signal.SIGKILL)
-            events.patient_sleep(HAND_OVER_S)
-        return os.waitstatus_to_exitcode(ended[1])
 
     def ask(self, worker: launches.Worker, ends: dict[int, int]) -> None:
         """Ask the image for a worker, with these descriptors under the numbers given.
@@ -192,7 +184,7 @@ def _deliver(
         machine.die_with_parent(machine.getppid())
         forker = machine.getpid()
         its_end, held = machine.pipe()
-        pids: list[int] = []  # or, last, the error that kept one from being forked
+        pids: list[int] = []  # or, last, the error that kept one from being forked, below 0
 
         def hand_over(ends: dict[int, int]) -> None:
             for number, fd in ends.items():
@@ -204,8 +196,12 @@ def _deliver(
         while (request := _receive(ours))[0]:
             (worker, numbers), fds = request
             first = partial(hand_over, dict(zip(numbers, fds, strict=True)))
-            fork = partial(_fork, partial(starting.become_worker, worker, launch, become, first))
-            pids.append(fork() if not pids or pids[-1] > 0 else pids.pop())
+            child = partial(starting.become_worker, worker, launch, become, first)
+            if not pids or pids[-1] > 0:
+                try:
+                    pids.append(machine.fork(child))
+                except OSError as error:
+                    pids.append(-(error.errno or os.EX_OSERR))
             for fd in fds:
                 machine.close(fd)
         _send(ours, pids)
@@ -214,14 +210,6 @@ def _deliver(
         status = say.fatal(error, " in the image")
     finally:
         machine.exit_now(status)
-
-
-def _fork(child: Callable[[], object]) -> int:
-    """Fork as machine.fork does, but return an error as a number below 0."""
-    try:
-        return machine.fork(child)
-    except OSError as error:
-        return -(error.errno or os.EX_OSERR)
 
 
 def _await_hand_over(forker: int, its_end: int) -> None:
