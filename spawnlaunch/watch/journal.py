@@ -38,8 +38,12 @@ OF_THE_NODE = (
 MOST_BYTES = 1 << 23  # that may wait for a recorder: the ends of some ten thousand ranks
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE = """import sys; sys.path[0] = {!r}
-from spawnlaunch.base import own_path; own_path.library_first()
-from spawnlaunch.watch import recorder; recorder.main({!r}, {!r})"""
+try:  # the package may be another one by now
+    from spawnlaunch.base import own_path; own_path.library_first()
+    from spawnlaunch.watch import recorder; recorder.main({!r}, {!r})
+except Exception as error:
+    if "SPAWNLAUNCH_DEBUG" in sys.modules["os"].environ: raise
+    sys.exit("spawnlaunch: the recorder ends: %s: %s" % (type(error).__name__, error))"""
 
 
 @contextmanager
