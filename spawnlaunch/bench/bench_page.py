@@ -12,6 +12,11 @@ CPUS_CHARS = 60
 POSSIBLE = 1.05  # an efficiency of a bundled workload; a command may gain caches too
 UNLIKELY = 1.5
 UNSCALED = ("jitter", "latency", *workloads.COLLECTIVES)  # more workers do not share their work
+VERDICTS = {
+    **dict.fromkeys((stats.BETTER, stats.WORSE), ", decided"),
+    stats.EQUAL: f", equal within {recommendation.DELTA}",
+    stats.UNDECIDED: ", not decided",
+}
 COLUMNS = ("workload", "arm", "mean", "95 % interval", "difference", "p99", "waited")
 WHOLE = textwrap.TextWrapper(  # of the output of a command: lines that can be copied
     98, "", "    ", break_long_words=False, break_on_hyphens=False
@@ -106,11 +111,9 @@ def _as_unit(workload: workloads.Workload, cost: float) -> str:
 
 
 def _difference(row: results.Row) -> str:
-    """A difference as `4 % slower (2 to 6 %)`, with a note if it is equal or not decided."""
+    """A difference as `4 % slower (2 to 6 %), decided`; a series without a verdict has none."""
     how, its = recommendation.difference(row.comparison)
-    verdict = row.comparison.verdict
-    note = {stats.EQUAL: f", equal within {recommendation.DELTA}", stats.UNDECIDED: ", not decided"}
-    return f"{how} ({its}){note.get(verdict, '')}"
+    return f"{how} ({its}){VERDICTS.get(row.comparison.verdict, '')}"
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
@@ -121,7 +124,10 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
         if not measured.taken:
             continue
-        few = "" if measured.rounds >= stats.ENOUGH_ROUNDS else f" of {stats.ENOUGH_ROUNDS}"
+        few = ""
+        if measured.rounds < stats.ENOUGH_ROUNDS:
+            end = "" if result.about["rounds"] else " at the end of --budget"
+            few = f" of {stats.ENOUGH_ROUNDS}{end}"
         yield f"{name}: {_counted(measured.rounds, 'round')}{few}{samples}"
         for arm, why in measured.failed.items():
             yield from WHOLE.wrap(f"{arm} failed: {why}")

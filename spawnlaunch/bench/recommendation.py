@@ -61,6 +61,9 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
         text = f"not decided in {_measured_in(result)}: {_more(result, counted[0], undecided)}"
         return Advice(result.against, "", False, text)
     kept = "keep the default: " if is_for_flags else ""
+    if len(first) == 1:  # of many arms the table has the differences in other workloads
+        decided = (stats.BETTER, stats.WORSE)
+        first += [row for row in every if row not in first and row.comparison.verdict in decided]
     text = kept + "; ".join(difference_from(row, kept == "") for row in first)
     return Advice(result.against, "", True, text)
 
