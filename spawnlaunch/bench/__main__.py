@@ -34,14 +34,13 @@ def main() -> int:
         return os.EX_IOERR
     try:
         options = bench_request.parse(argv, os.environ)
-        if not options.show:
-            _refuse_hazards()
         if options.plot:
             from spawnlaunch.bench import plot
 
             plot.need_matplotlib()
         if options.show:
             return _show(options, options.show)
+        _refuse_hazards()
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing may run beside a measurement
             _end_in_time(options)

@@ -124,10 +124,8 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
         if not measured.taken:
             continue
-        few = ""
-        if measured.rounds < stats.ENOUGH_ROUNDS:
-            end = "" if result.about["rounds"] else " at the end of --budget"
-            few = f" of {stats.ENOUGH_ROUNDS}{end}"
+        is_whole = result.about["rounds"] or measured.rounds >= stats.ENOUGH_ROUNDS
+        few = "" if is_whole else f" of {stats.ENOUGH_ROUNDS} at the end of --budget"
         yield f"{name}: {_counted(measured.rounds, 'round')}{few}{samples}"
         for arm, why in measured.failed.items():
             yield from WHOLE.wrap(f"{arm} failed: {why}")

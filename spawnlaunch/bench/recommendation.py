@@ -58,7 +58,9 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
         flag = next(arm.flag for arm in result.arms if arm.name == best.arm)
         return Advice(best.arm, flag, True, f"use {flag}: {difference_from(best)}")
     if undecided:
-        text = f"not decided in {_measured_in(result)}: {_more(result, counted[0], undecided)}"
+        rounds = result.about["rounds"]
+        spent = f"{rounds} rounds" if rounds else lasting(result.about["budget_s"])
+        text = f"not decided in {spent}{busy(result)}: {_more(result, counted[0], undecided)}"
         return Advice(result.against, "", False, text)
     kept = "keep the default: " if is_for_flags else ""
     if len(first) == 1:  # of many arms the table has the differences in other workloads
@@ -86,17 +88,14 @@ def difference(found: stats.Comparison) -> tuple[str, str]:
     """
     is_faster = found.ratio > 1
     middle = found.ratio if is_faster else 1 / found.ratio
-    ends = (found.low, found.high) if is_faster else (1 / found.high, _inverse(found.low))
+    most = 1 / found.low if found.low > 0 else math.inf
+    ends = (found.low, found.high) if is_faster else (1 / found.high, most)
     low, high = (math.inf if end == math.inf else 100 * (end - 1) for end in ends)
     digits = 0 if middle > 1.1 or high - low > 4 else 1
     how = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
     if found.low <= 0:
         return how, "too few rounds for an interval"
     return how.replace(".0 %", " %"), f"{low:.{digits}f} to {high:.{digits}f} %".replace(".0 ", " ")
-
-
-def _inverse(end: float) -> float:
-    return 1 / end if end > 0 else math.inf
 
 
 def print_pick(found: Advice) -> int:
@@ -112,19 +111,12 @@ def busy(result: results.Result) -> str:
     return " on a busy machine" if max(loads, default=0) > BUSY else ""
 
 
-def _measured_in(result: results.Result) -> str:
-    about = result.about
-    spent = f"{about['rounds']} rounds" if about["rounds"] else lasting(about["budget_s"])
-    return spent + busy(result)
-
-
 def _more(
     result: results.Result, measured: results.Measured, undecided: Sequence[results.Row]
 ) -> str:
     """The remedy that would decide a comparison: a larger budget, a quiet machine, or none."""
     name, here = measured.workload.name, measured.rounds
-    coarse = [row for row in undecided if row.comparison.resolution >= stats.DELTA]
-    if coarse:
+    if any(row.comparison.resolution >= stats.DELTA for row in undecided):
         return f"{name} is measured in steps of {DELTA} or more"
     needed = max(stats.rounds_to_decide(row.comparison) for row in undecided)
     if needed > stats.MOST_ROUNDS:
@@ -133,20 +125,15 @@ def _more(
         return f"--rounds {needed} would decide {DELTA} in {name}"
     passes = -(-needed // stats.ENOUGH_ROUNDS)
     spent_s = max((each.at_s for m in result.measured for each in m.taken), default=0.0)
-    minutes = passes * _of_a_pass_s(result, spent_s) / 60
+    counts = [each.rounds for each in result.measured]
+    pass_s = spent_s * stats.ENOUGH_ROUNDS * len(counts) / (sum(counts) or 1)  # of all workloads
+    minutes = passes * pass_s / 60
     budget = next((nice for nice in NICE_MIN if nice >= max(minutes, spent_s / 60 * 1.2)), 1440)
     if any(row.comparison.low <= 0 for row in undecided):
         text = f"{here} rounds of {name} are too few; --budget {budget}m has {needed}"
     else:
         text = f"--budget {budget}m would decide {DELTA} in {name}"
     return text if here else f"{name} had no whole round; --budget {budget}m or more is needed"
-
-
-def _of_a_pass_s(result: results.Result, spent_s: float) -> float:
-    """The seconds that ENOUGH_ROUNDS of all workloads take, estimated from the rounds so far."""
-    counts = [each.rounds for each in result.measured]
-    had = sum(counts) or 1
-    return spent_s * stats.ENOUGH_ROUNDS * len(counts) / had
 
 
 def lasting(seconds: float) -> str:
