@@ -109,7 +109,7 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
     with launched(
         *("--nproc", 2, "--quiet", "--record", record, WORKERS / "sleep.py"), directory=tmp_path
     ) as running:
-        until(lambda: "attempt" in "".join(map(Path.read_text, record.glob("*"))), "it began")
+        until(lambda: Recorded(record).of_kind("attempt"), "it began")
         recorder, _ = recorder_and_guard(running.pid)
         os.kill(recorder, number)
         until(lambda: not Path(f"/proc/{recorder}/stat").exists(), "it was reaped")
