@@ -63,10 +63,11 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
         text = f"not decided in {spent}{busy(result)}: {_more(result, counted[0], undecided)}"
         return Advice(result.against, "", False, text)
     kept = "keep the default: " if is_for_flags else ""
+    shown = first
     if len(first) == 1:  # of many arms the table has the differences in other workloads
         decided = (stats.BETTER, stats.WORSE)
-        first += [row for row in every if row not in first and row.comparison.verdict in decided]
-    text = kept + "; ".join(difference_from(row, kept == "") for row in first)
+        shown = [row for row in every if row in first or row.comparison.verdict in decided]
+    text = kept + "; ".join(difference_from(row, kept == "") for row in shown)
     return Advice(result.against, "", True, text)
 
 
