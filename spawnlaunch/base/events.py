@@ -253,7 +253,5 @@ def _is_foreground() -> bool:
     stat = reading.file_text("/proc/self/stat")
     if stat is None:  # macOS
         return machine.isatty(0)
-    fields = stat.rpartition(") ")[2].split()
-    return (
-        fields[5 - 3] == fields[8 - 3]
-    )  # fields 5 and 8, pgrp and tpgid, of proc(5); `fields` begins with field 3
+    fields = stat.rpartition(") ")[2].split()  # from field 3 of proc(5) on
+    return fields[5 - 3] == fields[8 - 3]  # pgrp and tpgid

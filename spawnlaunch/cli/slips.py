@@ -27,9 +27,10 @@ from spawnlaunch.cli.torchrun import names
 PYTHONS = frozenset(("python", "pythonw", "pypy", "ipython"))  # without a version
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "csh", "tcsh", "fish"))
 INTERPRETERS = SHELLS | {"perl", "ruby", "node", "Rscript", "julia", "lua", "php", "make"}
+# Launchers that take the same flags.
 LIKE_OURS = frozenset(
     ("torchrun", "spawnlaunch", "torch.distributed.run", "torch.distributed.launch")
-)  # launchers that take the same flags
+)
 LAUNCHERS = LIKE_OURS | {"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
 BINARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS
 BLANKS, INVISIBLE = ("Zs", "Zl", "Zp"), ("Cf",)  # categories of Unicode

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
 DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
 
-NEVER = float("inf")
 WORD_S = 5.0  # in which a launcher tries to tell the hub of its signal, before it ends
 SOON_S, RARELY_S = 0.05, 1.0  # between attempts to connect: at first, at most
 
@@ -82,8 +81,8 @@ class Member(rules.Rules):
         self._join_s, self.link, self.launcher, self._place = join_s, link, launcher, place
         self.state = SEEKING
         self._rules = messages.Welcome()  # the hub's settings
-        self.since = NEVER  # when it began to seek
-        self._retry = NEVER  # when to connect next, if it is not connecting
+        self.since = failures.NEVER  # when it began to seek
+        self._retry = failures.NEVER  # when to connect next, if it is not connecting
         self._wait_s, self._why = SOON_S, ""  # before the next attempt; why the last one failed
         self.heard_at = 0.0  # when the hub's last message came
         self._beat, self._number = 0.0, 0  # time and number of the last beat that was sent
@@ -177,7 +176,7 @@ class Member(rules.Rules):
         self._connect()
 
     def _connect(self) -> None:
-        self._retry = NEVER
+        self._retry = failures.NEVER
         self.link.connect()
 
     @property
@@ -336,7 +335,7 @@ class Member(rules.Rules):
             self._leave()
         elif self.state == GREETING:
             self.link.say(messages.Signalled(self.leaving))
-        elif self._retry < NEVER:
+        elif self._retry < failures.NEVER:
             self._connect()
 
     @rules.event

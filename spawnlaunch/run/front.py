@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 LEAST_OF_A_WORKER = 3
 OF_GUARD_WITH_ONE_WORKER = 9  # a worker alone keeps our streams
 
-NEVER = float("inf")
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
 
 
@@ -161,7 +160,7 @@ class _Watch:
         self._guard, self._channel, self._ear, self._grace_s = pid, channel, ear, grace_s
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
-        self._look_at = NEVER
+        self._look_at = failures.NEVER
         self._first_stop_signal = 0  # the first signal that means to end the job
         for fd in ear.fds:
             self._loop.watch(fd, self._read_signals)
@@ -223,7 +222,7 @@ class _Watch:
 
     def _set_going(self) -> None:
         """Continue the guard, if a signal has stopped it."""
-        self._look_at, pid = NEVER, self._guard
+        self._look_at, pid = failures.NEVER, self._guard
         if proc.is_stopped(pid):
             say.say([f"the guard (pid {pid}) was stopped: continued it"])
             machine.kill(pid, signal.SIGCONT)

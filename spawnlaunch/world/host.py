@@ -191,9 +191,7 @@ def claim(name: str, is_polite: bool = False) -> Any | None:
     try:
         lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         lock.bind(name)
-        lock.listen(
-            BACKLOG
-        )  # so that a process that finds the name taken can ask which user has it
+        lock.listen(BACKLOG)  # a process that finds the name taken asks whose it is
     except OSError as error:
         if error.errno == errno.EADDRINUSE and (is_polite or _is_of_this_user(name)):
             return None
