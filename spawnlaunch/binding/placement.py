@@ -185,7 +185,7 @@ def of_mask(
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
                 f"({device.address}), whose CPUs are {cpuset.format(near)}: "
                 f"{_why_isolated(node) if near <= node.isolated else ''}start "
-                + nearer(node, environ, tasks, near, places)
+                + nearer(node, environ, near, places)
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
@@ -200,7 +200,7 @@ def of_mask(
         return []
     return [
         f"the mask allows {mine} core{'s' * (mine != 1)} (CPUs {cpuset.format(allowed)}) of "
-        f"{there}, one for each rank at most: start {wider(node, environ, tasks)}"
+        f"{there}, one for each rank at most: start {wider(node, environ)}"
     ]
 
 
@@ -235,13 +235,12 @@ def _why_isolated(node: hardware.Node) -> str:
 def nearer(
     node: hardware.Node,
     environ: Mapping[str, str],
-    tasks: int,
     near: cpuset.CpuSet,
     places: Sequence[cpuset.CpuSet],
 ) -> str:
     """Return how to start with some of the CPUs `near`; `places`: CPUs next to each device."""
     if not near <= node.isolated:
-        return wider(node, environ, tasks, near)
+        return wider(node, environ, near)
     # Ranks get isolated CPUs where no others are allowed: then each device needs some next to it.
     isolated = isolated_near(node, places)
     if all(place & isolated for place in places):
@@ -256,18 +255,13 @@ def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuse
 
 
 def wider(
-    node: hardware.Node, environ: Mapping[str, str], tasks: int, near: cpuset.CpuSet = cpuset.EMPTY
+    node: hardware.Node, environ: Mapping[str, str], near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
-    """Return how to start with another mask, by the manager or program that set this one.
-
-    `tasks`: number of tasks on this node; `near`: CPUs of which none is allowed.
-    """
+    """Return how to start with more CPUs, or with some of `near`, of which none is allowed."""
+    if ways := [each.more_cpus for each in managers.around(environ) if each.more_cpus]:
+        return ways[0]
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
-    for manager in managers.around(environ):
-        way = manager.wider(node, tasks, near, is_free)
-        if way is not None:
-            return way or UNMASKED
     return UNMASKED if is_free else CONTAINED
 
 

@@ -6,7 +6,7 @@ question that it answers from the environment.
 
 from __future__ import annotations
 
-from spawnlaunch.base import cpuset, errors, reading, records, say
+from spawnlaunch.base import errors, reading, records, say
 from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from spawnlaunch.cli import flags
-    from spawnlaunch.node import hardware
     from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
@@ -142,7 +141,7 @@ class Manager:
     has_steps = False  # of HOSTS: this is a shell in which tasks can be started
     gives_ranks = False  # the manager itself sets RANK and the like; no outer launcher left them
     knows_host = False  # its `rank_0_host` is certain, where it is not None
-    has_task_variables = False  # see `as_task`
+    more_cpus = ""  # how to start with more CPUs, where the manager binds its tasks
 
     # The variables that answer a question; the first that is set counts.
     rank_from: tuple[str, ...] = ()
@@ -202,9 +201,6 @@ class Manager:
         """The port at which ranks meet, where the manager chooses it."""
         return number(self.environ, *self.master_port_from, most=values.MAX_PORT)
 
-    def reserved_port(self) -> Fact | None:
-        """A port that the manager keeps free for this step; used where the user names none."""
-
     def least_nodes(self) -> Fact | None:
         """The number of nodes that is enough to begin."""
 
@@ -234,20 +230,6 @@ class Manager:
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
-
-    def wider(
-        self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool
-    ) -> str | None:
-        """Return how to start with more CPUs than the mask has; None where it binds no tasks.
-
-        "" where the manager has not set this mask. `tasks`: number of tasks on this node. `near`:
-        the CPUs next to a device of which none is allowed; empty where the mask has too few CPUs.
-        `is_free`: the control group has CPUs beyond the mask.
-        """
-
-    def as_task(self, world: World, i: int) -> dict[str, object]:
-        """The variables that worker `i` of a launcher would have as a task of its own."""
-        raise NotImplementedError(f"{self.name}: has_task_variables is False")
 
     def launcher_flags(self) -> tuple[str, ...]:
         """The flags that a launcher needs where `start_line` has started it on another node."""

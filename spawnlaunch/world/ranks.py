@@ -31,11 +31,7 @@ def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     if manager.kind == identity.HOSTS:
         return _mode_among_hosts(evidence)
     if manager.kind == identity.TASKS:
-        if (
-            manager.has_task_variables
-            and not request.is_by_hand
-            and _is_in_a_worker(evidence.environ)
-        ):
+        if not request.is_by_hand and _is_in_a_worker(evidence.environ):
             return identity.Fact(identity.LOCAL, "within a worker of another launcher")
         if not request.wants_launcher:
             return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")

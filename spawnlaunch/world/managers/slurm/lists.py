@@ -19,13 +19,7 @@ The tasks per node follow the node list, not the ranks; equal neighbours are wri
 
     2(x3),1                  2 tasks on nodes 0, 1 and 2; 1 task on node 3
 
-The file of SLURM_HOSTFILE has a host for each task, in the order of ranks:
-
-    # who sits where         a comment, to the end of the line
-    node3*2                  the next two ranks
-    node1,node[4-5]          one each
-
-Sources: slurm.conf(5), NodeName; scontrol(1), "show hostnames"; srun(1), SLURM_HOSTFILE and
+Sources: slurm.conf(5), NodeName; scontrol(1), "show hostnames"; srun(1),
 SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelog for suffixes.
 """
 
@@ -179,25 +173,3 @@ def runs(counts: str) -> Iterator[tuple[int, int]]:
 def _error(text: str, position: int, why: str, what: str = "host list") -> ListError:
     """Build a ListError; `position` counts from 0, and the message from 1."""
     return ListError(f"{what} {reading.excerpt(text, position)}, character {position + 1}: {why}")
-
-
-def hosts_of_tasks(path: str, tasks: int) -> list[str]:
-    """The hosts of the first `tasks` ranks in a SLURM_HOSTFILE; empty where it is unreadable.
-
-    >>> hosts_of_tasks("/no/such/file", 2)
-    []
-    """
-    found: list[str] = []
-    for line in (reading.file_text(path) or "").splitlines():
-        words = line.partition("#")[0]
-        try:
-            for outside, brackets in _entries(words) if words.strip() else ():
-                outside[-1], _, times = outside[-1].partition("*")
-                n = int(times) if reading.is_number(times) else 1
-                for host in _hosts_of(words, (outside, brackets)):
-                    found += [host] * min(n, tasks)
-                    if len(found) >= tasks:
-                        return found[:tasks]
-        except ListError:
-            return []
-    return found
