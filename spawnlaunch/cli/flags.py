@@ -139,7 +139,6 @@ class Request(records.NamedTuple):
     given: tuple[Given, ...] = ()  # the user's flags, and those that variables give
     sources: Mapping[str, str] = {}  # by a flag's name: its other spelling, or the variable
     notes: tuple[str, ...] = ()  # warnings about torchrun's flags that do nothing here
-    prefix_template: str = ""  # of each line, from torchrun's variable; "": spawnlaunch's own
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
@@ -304,7 +303,6 @@ class Request(records.NamedTuple):
         OUTPUT, "--prefix", "", ("auto", "always", "never"), "auto",
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
-    no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
     quiet: bool = _switch(OUTPUT, "--quiet", "print no line for each rank at the start")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,

@@ -5,8 +5,8 @@ Imported only for such a page.
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
 INDENT = 26  # columns before the help of a flag
-SLURM_S = 10.0  # for srun to print its version
 
 _wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
 
@@ -119,40 +118,13 @@ def version() -> str:
         versions.append(f"torch {metadata.version('torch')}")
     except metadata.PackageNotFoundError:
         versions.append("no torch")
-    return f"spawnlaunch {__version__} ({', '.join([*versions, *_slurm()])})"
-
-
-def _slurm() -> Iterator[str]:
-    """Yield the version of Slurm, as `Slurm 24.05.3`, where it is installed."""
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            ("srun", "--version"), capture_output=True, text=True, timeout=SLURM_S, check=True
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return
-    if words := done.stdout.split():
-        yield f"Slurm {words[-1]}"
+    return f"spawnlaunch {__version__} ({', '.join(versions)})"
 
 
 def page() -> str:
     """Return the page of --help, as wide as the terminal within bounds."""
-    width = min(max(_columns(), NARROWEST), WIDEST)
+    width = min(max(shutil.get_terminal_size((NARROWEST, 0)).columns, NARROWEST), WIDEST)
     return "\n".join(_lines(width))
-
-
-def _columns() -> int:
-    """The width in columns: COLUMNS, or that of the terminal on any standard stream."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and len(columns) < 6:
-        return int(columns)
-    for fd in (1, 2, 0):
-        try:
-            return os.get_terminal_size(fd).columns
-        except OSError:
-            pass
-    return NARROWEST
 
 
 def _lines(width: int) -> Iterator[str]:

@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # prefixes of torchrun's variables
 MOST_OF_LINE = 256  # bytes of a program's first line (BINPRM_BUF_SIZE of the kernel)
 KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag for it
 
@@ -35,13 +34,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
 
         manual.refuse_without_words(environ)
     given, words = read_flags(argv)
-    extra: dict[str, Any] = {}
-    names = " ".join(environ)
-    if any(mark in names for mark in OF_TORCHRUN):
+    if "PET_" in " ".join(environ):
         from spawnlaunch.cli.torchrun import variables  # few shells export such a variable
 
         given = [*variables.given(environ, given), *given]
-        extra = variables.fields(environ)
     if "\r" in "".join(environ.values()):
         from spawnlaunch.cli import slips
 
@@ -66,9 +62,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
         sources={
             flag.name: typed for flag, _, typed in given if typed.replace("_", "-") != flag.name
         },
-        notes=(*notes, *extra.pop("notes", ())),
+        notes=tuple(notes),
         **fields,
-        **extra,
     )
     _check_together(request)
     return request

@@ -36,7 +36,6 @@ AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
 CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
 NAMES = (AUTO, NUMA_NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
 FIRST_PER_L3 = "first-per-l3"
-_MASKS = "mask_cpu:"
 
 PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
 MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
@@ -308,26 +307,14 @@ def streams(text: str) -> StreamsByRank:
 def bind(text: str) -> Policy:
     if text in NAMES:
         return Policy(text)
-    if text.startswith((_MASKS, "0x", "0X")):
-        masks = text.removeprefix(_MASKS).split(",")
-        return Policy(LIST, tuple(cpuset.parse_mask(mask) for mask in masks))
+    if text.startswith("0x"):
+        return Policy(LIST, tuple(map(cpuset.parse_mask, text.split(","))))
     if not text[:1].isdigit():
         raise ValueError(
             f"unknown value {reading.excerpt(text)}; use {', '.join(NAMES)}, or CPUs for each "
             "local rank, as 48-55:56-63"
         )
-    return Policy(LIST, tuple(cpuset.parse(item) for item in _lists(text)))
-
-
-def _lists(text: str) -> list[str]:
-    """Split lists at colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
-    lists: list[str] = []
-    for piece in text.split(":"):
-        if lists and "/" in piece:
-            lists[-1] += f":{piece}"
-        else:
-            lists.append(piece)
-    return lists
+    return Policy(LIST, tuple(map(cpuset.parse, text.split(":"))))
 
 
 def reserve(text: str) -> cpuset.CpuSet | str:

@@ -190,16 +190,10 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     With several nodes the host's name is there too, as their outputs come together.
     """
     request, world = launch.request, launch.resolution.world
-    if request.no_prefix or request.prefix == "never":
+    if request.prefix == "never":
         return ""
     if world.world_size == 1 and request.prefix == "auto":
         return ""
-    if request.prefix_template:
-        from spawnlaunch.cli.torchrun import variables
-
-        return variables.filled(
-            request.prefix_template, rank, rank - world.rank + world.local_rank, request
-        )
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 

@@ -46,8 +46,6 @@ def allowing(cpus: str) -> dict[str, Any]:
         *((name, []) for name in NAMES),
         ("48-55:56-63", ["48-55", "56-63"]),
         ("0xff000000000000,0xff00000000000000", ["48-55", "56-63"]),
-        ("mask_cpu:ff" + "0" * 12 + ",0xff" + "0" * 14, ["48-55", "56-63"]),
-        ("0-7:2/4:8", ["0-1,4-5", "8"]),
     ],
 )
 def test_a_policy_is_a_name_or_lists_or_masks(text: str, lists: list[str]) -> None:

@@ -21,7 +21,7 @@ def test_a_launcher_within_a_worker_has_a_world_of_its_own(flags: tuple[str, ...
     """A worker has the variables of its launcher, which is the only task on its node."""
     inner = [sys.executable, "-m", "spawnlaunch", *flags, "--no-python", "env"]
     done = launch(
-        *("--nproc", 2, "--quiet", "--no-prefix", "--no-python"),
+        *("--nproc", 2, "--quiet", "--prefix=never", "--no-python"),
         *inner,
         environ=clean_environ(**STEP_OF_ONE),
     )

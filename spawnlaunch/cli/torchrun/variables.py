@@ -1,10 +1,10 @@
-"""Read torchrun's variables: PET_* in place of flags, and a few others.
+"""Read torchrun's variables: PET_* in place of flags.
 
-    PET_NPROC_PER_NODE=4  PET_STANDALONE=1  TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60
+    PET_NPROC_PER_NODE=4  PET_STANDALONE=1
 
 A flag on the command line takes precedence over its variable. This module does not read the five of
 Kubeflow's pods where Kubeflow has started this process: `world` reads those.
-Source: torch/distributed/argparse_util.py, torch/distributed/elastic/agent/server/.
+Source: torch/distributed/argparse_util.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,6 @@ from spawnlaunch.base import errors, reading
 from spawnlaunch.cli import flags
 from spawnlaunch.cli.torchrun import names
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 PREFIX = "PET_"
 # A pod of Kubeflow has these four (world/managers/kubeflow.py), and the number of workers.
 POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
@@ -28,15 +24,6 @@ OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
 CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "SLURM_STEP_ID",
           "PALS_RANKID")  # fmt: skip
 NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
-SHUTDOWN = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
-TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
-HEALTH = "TORCHELASTIC_HEALTH_CHECK_PORT"
-INSTEAD = "--hang-timeout SECONDS shows where workers are when they write nothing"
-NOT_LOOKED_FOR = {
-    "TORCHELASTIC_ENABLE_FILE_TIMER": "no watchdog reads the workers' timers here",
-    "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT":  # seconds
-        "nobody looks for workers that sleep in the kernel",
-}  # fmt: skip
 
 
 def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
@@ -49,10 +36,6 @@ def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[
 
 
 def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
-    if value := environ.get(SHUTDOWN):
-        flag = names.flag("--shutdown-timeout")
-        assert flag is not None
-        yield flag, value, SHUTDOWN
     left = _of_a_pod(environ)
     for long_name in names.TORCHRUN:
         name = variable(long_name)
@@ -85,23 +68,6 @@ def variable(long_name: str) -> str:
     return PREFIX + long_name.strip("-").replace("-", "_").upper()
 
 
-def fields(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a Request that come from variables without a flag."""
-    return {
-        "notes": tuple(_notes(environ)),
-        "prefix_template": environ.get(TEMPLATE, ""),
-    }
-
-
-def _notes(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the notes about variables that have an effect under torchrun only."""
-    for name, what in NOT_LOOKED_FOR.items():
-        if environ.get(name) not in (None, "", "0"):
-            yield f"{name}: {what}; {INSTEAD}"
-    if environ.get(HEALTH):
-        yield f"{HEALTH}: no server for health checks is started here"
-
-
 def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
     """Replace ${local_rank} in the script's arguments, as torchrun does.
 
@@ -119,11 +85,3 @@ def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
         Template(arg).safe_substitute(local_rank=local_rank) if names.search(arg) else arg
         for arg in args
     )
-
-
-def filled(template: str, rank: int, local_rank: int, request: flags.Request) -> str:
-    """Fill in torchrun's template for the prefix of a worker's lines."""
-    from string import Template
-
-    known = {"role_name": request.role, "rank": rank, "local_rank": local_rank}
-    return Template(template).safe_substitute(known)
