@@ -35,9 +35,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
         manual.refuse_without_words(environ)
     given, words = read_flags(argv)
     if "PET_" in " ".join(environ):
-        from spawnlaunch.cli.torchrun import variables  # few shells export such a variable
+        from spawnlaunch.cli import torchrun  # few shells export such a variable
 
-        given = [*variables.given(environ, given), *given]
+        given = [*torchrun.given(environ, given), *given]
     if "\r" in "".join(environ.values()):
         from spawnlaunch.cli import slips
 
@@ -98,10 +98,10 @@ def _read_flag(word: str, after: list[str]) -> flags.Given:
     typed, equals, text = word.partition("=")
     flag = flags.spelt(typed)
     if flag is None:
-        from spawnlaunch.cli.torchrun import names  # most users use spawnlaunch's names
+        from spawnlaunch.cli import torchrun  # most users use spawnlaunch's names
 
-        typed, equals, text = names.split(word)
-        flag = names.flag(typed)
+        typed, equals, text = torchrun.split(word)
+        flag = torchrun.flag(typed)
     if flag is None:
         from spawnlaunch.cli import slips  # slow to import, and only needed here
 

@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from spawnlaunch.base import errors, reading
-from spawnlaunch.cli import flags
-from spawnlaunch.cli.torchrun import names
+from spawnlaunch.cli import flags, torchrun
 
 PYTHONS = frozenset(("python", "pythonw", "pypy", "ipython"))  # without a version
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "csh", "tcsh", "fish"))
@@ -85,7 +84,7 @@ def of_flag(word: str, rest: Sequence[str]) -> str:
         name = f"-{name}"
     if name in OF_OTHERS:
         return f"{unknown}: {OF_OTHERS[name].replace('TYPED', typed)}"
-    if meant := names.beginning(name):
+    if meant := torchrun.beginning(name):
         return f"{unknown}: it may be short for {' or '.join(meant)}; use the whole name"
     # A script's --model is not the --module here.
     near = get_close_matches(name, [each for flag in flags.FLAGS for each in flag.also], 1, 0.9)

@@ -80,11 +80,11 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
 
 
 def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]:
-    from spawnlaunch.cli.torchrun import variables
+    from spawnlaunch.cli import torchrun
 
     given: list[Given] = []
     with suppress(errors.UsageError):
-        given.extend(variables.given(environ, typed))
+        given.extend(torchrun.given(environ, typed))
     return given
 
 

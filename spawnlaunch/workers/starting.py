@@ -205,9 +205,9 @@ def command(request: flags.Request, environ: Mapping[str, str], local_rank: int)
     program, flag = request.program, request.local_rank_arg
     args = program.args
     if "$" in "".join(args):
-        from spawnlaunch.cli.torchrun import variables
+        from spawnlaunch.cli import torchrun
 
-        args = variables.substituted(args, str(local_rank))
+        args = torchrun.substituted(args, str(local_rank))
     if flag:
         args = (f"{flag}={environ['LOCAL_RANK']}", *args)
     if program.kind == "program":

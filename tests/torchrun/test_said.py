@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.cli.torchrun import names
+from spawnlaunch.cli import torchrun
 from tests.support.launching import LAUNCHER, clean_environ, explain, launch, run
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 
@@ -135,4 +135,4 @@ def test_a_prefix_always_never_or_where_there_are_several_ranks(flags, said):
     ],
 )
 def test_names_are_read_joined_and_cut_short(word, read):
-    assert names.split(word) == read
+    assert torchrun.split(word) == read

@@ -1,18 +1,28 @@
-"""torchrun's flags that spawnlaunch lacks: accepted without effect, or with another flag's effect.
+"""torchrun's names: its flags that have no effect here, its abbreviations, its variables for flags.
+
+Imported only where one of them is used; docs/torchrun.md has all of them.
 
 A row is as in the table of `flags`, but its reader returns the note for a user who gives the flag,
 or None: nothing is lost. It raises ValueError where torchrun refuses the value too. A flag with a
 row in `flags` needs none here, and that row counts.
 
-Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.py of torch 2.13.
+A variable stands in place of a flag, which takes precedence:
+
+    PET_NPROC_PER_NODE=4  PET_STANDALONE=1
+
+The five variables of Kubeflow's pods are not read here where Kubeflow has started this process:
+`world` reads those.
+
+Sources: torch/distributed/run.py (get_args_parser), torch/distributed/launch.py and
+torch/distributed/argparse_util.py of torch 2.13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from shlex import quote
 
-from spawnlaunch.base import reading
+from spawnlaunch.base import errors, reading
 from spawnlaunch.cli import flags, values
 
 # All flags of torchrun, and the additional one of torch.distributed.launch.
@@ -134,3 +144,77 @@ def _whole(name: str) -> str:
     """The only name of torchrun's flags that begins with `name`; else the name itself."""
     found = [] if name in flags.SPELLINGS or name in FLAGS else beginning(name)
     return found[0] if len(found) == 1 else name
+
+
+# Variables
+
+PREFIX = "PET_"
+# A pod of Kubeflow has these four (world/managers/pods.py), and the number of workers.
+POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
+# The rows of ORDER above Kubeflow's (world/managers/__init__.py), which this room may not import;
+# tests/world/test_managers.py compares the two.
+CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "SLURM_STEP_ID",
+          "PALS_RANKID")  # fmt: skip
+NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
+
+
+def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
+    """The flags that only variables give, with their values and the variables' names.
+
+    Raises UsageError for a variable that is neither yes nor no where it should be.
+    """
+    names_typed = {flag.name for flag, _, _ in typed}
+    return (each for each in _exported(environ) if each[0].name not in names_typed)
+
+
+def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
+    left = _of_a_pod(environ)
+    for long_name in TORCHRUN:
+        name = variable(long_name)
+        value = environ.get(name, "")
+        found = flag(long_name)
+        if not value or name in left or long_name in NOT_READ or found is None:
+            continue
+        if found.read:
+            yield found, value, name
+        elif not reading.is_number(value):
+            raise errors.UsageError(
+                f"{name}={reading.excerpt(value)} is not 1 or 0; unset {name}, or export {name}=1"
+            )
+        elif int(value):
+            yield found, None, name
+
+
+def _of_a_pod(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables that Kubeflow gave this process, which `world` reads."""
+    is_pod = all(environ.get(name) for name in POD)
+    return OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
+
+
+def variable(long_name: str) -> str:
+    """The name of torchrun's variable for a flag.
+
+    >>> variable("--nproc-per-node")
+    'PET_NPROC_PER_NODE'
+    """
+    return PREFIX + long_name.strip("-").replace("-", "_").upper()
+
+
+def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
+    """Replace ${local_rank} in the script's arguments, as torchrun does.
+
+    In an argument with that name two dollars become one, as under torchrun, so that $$local_rank
+    gives $local_rank. Other arguments stay as they are, where torchrun breaks `sh -c 'kill $$'`.
+
+    >>> substituted(["kill $$", "$local_rank $$$$", "$$local_rank"], "3")
+    ('kill $$', '3 $$', '$local_rank')
+    """
+    import re
+    from string import Template
+
+    names = re.compile(r"\$(local_rank(?!\w)|\{local_rank\})", re.ASCII)
+    return tuple(
+        Template(arg).safe_substitute(local_rank=local_rank) if names.search(arg) else arg
+        for arg in args
+    )
