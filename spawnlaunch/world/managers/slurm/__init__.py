@@ -146,7 +146,8 @@ def started_by() -> str:
 def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     """The first host of the list in the variable `name`."""
     return identity.Fact(
-        _read(lists.first_host, name, environ), f"first host of {name}={environ[name]}"
+        _read(lambda text: next(lists.hosts(text)), name, environ),
+        f"first host of {name}={environ[name]}",
     )
 
 
