@@ -189,13 +189,6 @@ def of_mask(
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
-    if mine >= there > 0 and mine < local_size:
-        isolated = isolated_near(node, places)
-        if local_size <= count_cores(node, isolated):
-            return [
-                f"the allowed CPUs {cpuset.format(allowed)} are fewer cores than ranks: "
-                f"{_why_isolated(node)}start with taskset -c {cpuset.format(isolated)}"
-            ]
     if mine >= there or (has_room and mine >= len(bindings)):
         return []
     return [
@@ -204,9 +197,7 @@ def of_mask(
     ]
 
 
-def of_isolated(
-    node: hardware.Node, bindings: Sequence[apply.Binding], local_size: int
-) -> list[str]:
+def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[str]:
     """The warning about ranks that have isolated CPUs only."""
     cpus = {each.local_rank: each.cpus or node.cpus_to_share for each in bindings}
     ranks = [rank for rank, own in cpus.items() if own and own <= node.isolated]
@@ -215,12 +206,8 @@ def of_isolated(
     places = [node.devices[each.device].local_cpus for each in bindings if each.device is not None]
     others = (node.cpus_cgroup or node.cpus_online) - node.isolated
     cure = "boot without isolcpus for them"
-    if choice := node.cpus_allowed - node.isolated:  # only --bind can have named isolated ones
-        cure = f"name some of the CPUs {cpuset.format(choice)} in --bind"
-    elif count_cores(node, others) >= local_size and all(
-        near is None or near & others for near in places
-    ):
-        cure = f"start with taskset -c {cpuset.format(others)}"
+    if others and all(near is None or near & others for near in places):
+        cure = f"use others, such as {cpuset.format(others)} (taskset -c, --bind)"
     theirs = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
     return [
         f"{claims.named(ranks)}: the CPUs {theirs} are isolated ({ISOLATED}), and the kernel moves "
@@ -241,11 +228,7 @@ def nearer(
     """Return how to start with some of the CPUs `near`; `places`: CPUs next to each device."""
     if not near <= node.isolated:
         return wider(node, environ, near)
-    # Ranks get isolated CPUs where no others are allowed: then each device needs some next to it.
-    isolated = isolated_near(node, places)
-    if all(place & isolated for place in places):
-        return f"with taskset -c {cpuset.format(isolated)}"
-    return "after a boot without isolcpus for CPUs next to devices"
+    return f"with taskset -c {cpuset.format(isolated_near(node, places))}"
 
 
 def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuset.CpuSet:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch.base import cpuset, errors
+from spawnlaunch.base import cpuset, errors, reading
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers.slurm import lists
@@ -211,9 +211,37 @@ class Slurm(identity.Manager):
         return identity.Fact(GRACE_S, "Slurm") if self.environ.get(NODENAME) else None
 
     def start_line(self, command: str, n: int) -> str:
-        from spawnlaunch.world.managers.slurm import srun
+        """The srun line. srun's defaults are the job's options, so the sizes are all written.
 
-        return srun.start_line(self, command, n)
+        srun ignores an --ntasks-per-node that does not fit the job's --ntasks.
+        """
+        nodes, tasks = self.size()
+        # In a step's shell: that step holds all resources of the job.
+        words = ["srun", "--overlap"] if PTY_PORT in self.environ else ["srun"]
+        if n == 1 and nodes:
+            words.append(f"--nodes={nodes.value} --ntasks={nodes.value} --ntasks-per-node=1")
+            words += self._all_of_a_node()
+        elif n == 1:
+            words.append("--ntasks-per-node=1")
+        else:
+            words.append("--kill-on-bad-exit=1")  # no launcher ends the others when a rank fails
+            if nodes and not self.has_steps:
+                words.append(f"--nodes={nodes.value} --ntasks={(tasks or nodes).value}")
+        return " ".join([*words, command])
+
+    def _all_of_a_node(self) -> list[str]:
+        """The options for all CPUs and devices that the job has on a node."""
+        words, get = [], self.environ.get
+        cpus, gpus = get("SLURM_CPUS_ON_NODE", ""), get("SLURM_GPUS_ON_NODE", "")
+        # With one of these set, a task may not ask for all CPUs that Slurm counts.
+        is_hinted = get("SLURM_HINT") or get("SLURM_THREADS_PER_CORE")
+        is_everywhere = "," not in get(JOB_CPUS_PER_NODE, ",")
+        if is_everywhere and not is_hinted and reading.is_number(cpus):
+            words.append(f"--cpus-per-task={cpus}")
+        # --gpus is the number in all: one node may have more than another.
+        if reading.is_number(gpus) and int(gpus) and not get("SLURM_GPUS"):
+            words.append(f"--gpus-per-node={gpus}")
+        return words
 
 
 class Step(Slurm):
