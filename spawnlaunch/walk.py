@@ -54,12 +54,12 @@ def plan(
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
         _refuse_what_this_mode_cannot(request, resolution)
-    resolution, held_port = resolve.prepare_host(resolution, hostname)
+    resolution, locked_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
     return starting.complete(launches.Launch(
         request=request, resolution=resolution, environ=environ, hostname=hostname,
-        plan=bind_ranks(request, machine, seen, resolution), held_port=held_port, seen=seen,
+        plan=bind_ranks(request, machine, seen, resolution), locked_port=locked_port, seen=seen,
         node=machine, scratch=files.scratch_path(environ), argv=tuple(argv),
         closed=tuple(closed), blocked=blocked, group=os.getpgrp(),
     ))  # fmt: skip
@@ -117,7 +117,7 @@ def go(launch: launches.Launch) -> int:
 
 def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     """The functions that make the help for hangs in the guard, where a flag asks for it."""
-    if not launch.request.asks_for_stacks:
+    if not launch.request.needs_stacks:
         return []
     if launch.resolution.gathering:
         from spawnlaunch.hang import together

@@ -49,7 +49,7 @@ class Binding(records.NamedTuple):
     locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
     note: str  # an unusual property of the binding; empty: none
     mem_bind: str = values.PREFERRED_MEM  # how memory comes from these nodes, as in --mem-bind
-    tells_memory: bool = True  # this rank reports a refused memory policy, for all ranks here
+    reports_memory: bool = True  # this rank reports a refused memory policy, for all ranks here
 
 
 class MemoryPolicy(records.NamedTuple):

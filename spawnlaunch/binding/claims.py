@@ -29,7 +29,9 @@ class TaskView(records.NamedTuple):
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
-    own_mask: bool = False  # the allowed CPUs are this task's only: no other task shares them
+    has_private_mask: bool = (
+        False  # the allowed CPUs are this task's only: no other task shares them
+    )
 
 
 class Claimant(records.NamedTuple):
@@ -86,10 +88,10 @@ def of_task(
     rank, warnings = task.local_rank, list[str]()
     cpus = cores.cpus_of(usable)
     own = visible.device_of(rank)
-    if own is None or task.own_mask:
+    if own is None or task.has_private_mask:
         # The devices of the other tasks are unknown: so there are as many equal claims as tasks;
         # this task's is number `rank`. A mask of the task's own is not divided.
-        claimed = [own] * (1 if task.own_mask else local_size)
+        claimed = [own] * (1 if task.has_private_mask else local_size)
         claim = rank % len(claimed)
     else:
         claimed, claim = _among_peers(node, cpus, visible, local_size, task, own, warnings)
@@ -233,7 +235,7 @@ def step_devices(
     return tuple(devices[number] for number in numbers)
 
 
-def is_own_mask(
+def is_private_mask(
     node: hardware.Node, listed: Sequence[cpuset.CpuSet], local_rank: int, local_size: int
 ) -> bool:
     """Whether only this task has the allowed CPUs, so that it does not divide them with others.

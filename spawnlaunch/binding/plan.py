@@ -68,9 +68,9 @@ def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims
     world = resolution.world
     rank, size = world.local_rank, world.local_world_size
     devices, masks = resolution.step_devices(), resolution.masks()
-    own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
+    has_private_mask = claims.is_private_mask(node, masks.value if masks else (), rank, size)
     step_devices = claims.step_devices(node, devices.value if devices else (), size)
-    return claims.TaskView(rank, step_devices, own_mask)
+    return claims.TaskView(rank, step_devices, has_private_mask)
 
 
 def _within_quota(
@@ -154,7 +154,7 @@ def _with_memory(
     # knows its own policy only.
     speaker = 0 if is_task else max(bindings, key=lambda each: len(each.memory_nodes)).local_rank
     return tuple(
-        binding._replace(mem_bind=mem_bind, tells_memory=binding.local_rank == speaker)
+        binding._replace(mem_bind=mem_bind, reports_memory=binding.local_rank == speaker)
         for binding in bindings
     ), warnings
 
@@ -181,7 +181,7 @@ def plan(
         of_ranks = claims.of_task(node, cores, visible, local_size, task)
     warnings += of_ranks.warnings
     if policy.name == values.NONE or not node.cpus_allowed:
-        sharers = 1 if task and task.own_mask else local_size
+        sharers = 1 if task and task.has_private_mask else local_size
         bindings = _unbound(node, of_ranks, policy, sharers, warnings)
     elif policy.name == values.LIST:
         bindings = [_listed(node, rank, policy, warnings) for rank in of_ranks.ranks]

@@ -348,7 +348,7 @@ class Request(records.NamedTuple):
         ]
 
     @property
-    def asks_for_stacks(self) -> bool:
+    def needs_stacks(self) -> bool:
         """Whether the launcher may have to show where each rank is."""
         return self.hang_timeout_s > 0 or self.stack_on_usr2
 

@@ -190,7 +190,7 @@ class Supervisor:
             self._signalled(self.rules.signalled, number & ~TYPED, bool(number & TYPED))
         if not numbers:
             self.loop.forget(pipe)
-            events.must_come_back()
+            events.arm_watchdog()
             self.rules.launcher_died()
             for observer in self._observers:
                 observer.launcher_died()

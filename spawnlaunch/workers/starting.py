@@ -127,13 +127,13 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
         environment.STACK_SIGNAL: None,
         environment.STACK_FILES: None,
-        environment.WITNESS: identity.ITS_OWN_PID,
+        environment.WITNESS: identity.WORKER_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
         environment.TYPED: " ".join(typed) or None,
         cpuset.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
-    if request.asks_for_stacks:
+    if request.needs_stacks:
         shared[environment.STACK_SIGNAL] = signals.STACKS or None
         shared[environment.STACK_FILES] = launch.scratch
     return [_worker(launch, i, *each, columns, shared) for i, each in enumerate(outputs)]
@@ -275,10 +275,10 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
             machine.close(file)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
-    if worker.binding.tells_memory:
+    if worker.binding.reports_memory:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-    variables = {identity.ITS_OWN_PID: str(machine.getpid())}
+    variables = {identity.WORKER_PID: str(machine.getpid())}
     return worker._replace(environ={k: variables.get(v, v) for k, v in worker.environ.items()})
 
 

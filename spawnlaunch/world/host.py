@@ -36,14 +36,14 @@ MOST_OF_A_NAME = 64  # addresses of one name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
 
 
-class HeldPort(records.NamedTuple):
+class LockedPort(records.NamedTuple):
     """A port that no other launch on this machine chooses while `lock` is open."""
 
     port: int
     lock: Any  # a socket
 
 
-def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
+def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, LockedPort]:
     """Hold the port of rank 0, which listens on this machine, or a free port.
 
     Raises UsageError where the port is in use and cannot be replaced by another one.
@@ -58,8 +58,8 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
-    held_port = hold_port(port)
-    if held_port is None:
+    locked_port = hold_port(port)
+    if locked_port is None:
         source = resolution.sources["master_port"].source
         is_alone = resolution.sources["mode"].source == "--standalone"
         if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
@@ -67,7 +67,7 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
             resolution = resolution.with_notices(say.JOB, line)
             return _with_free_port(resolution, f"{source} {port} is in use")
         raise errors.UsageError(_in_use(resolution, port))
-    return resolution, held_port
+    return resolution, locked_port
 
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
@@ -87,11 +87,11 @@ def _in_use(resolution: identity.Resolution, port: int) -> str:
 
 def renew_port(
     resolution: identity.Resolution, environ: identity.Environ
-) -> tuple[identity.Resolution, HeldPort | None]:
+) -> tuple[identity.Resolution, LockedPort | None]:
     """Choose another port for a restart on one machine, unless the user named the port.
 
     The process that listened on the old port may not have ended yet. The caller still has the old
-    HeldPort, so that its port is not chosen again: a port is released when its HeldPort is freed.
+    LockedPort, so that its port is not chosen again: a port is released when its LockedPort is freed.
     Raises UsageError where no port is free.
     """
     if identity.is_named(resolution.sources["master_port"], environ):
@@ -101,14 +101,14 @@ def renew_port(
 
 def _with_free_port(
     resolution: identity.Resolution, why: str
-) -> tuple[identity.Resolution, HeldPort]:
-    held_port = hold_free_port()
+) -> tuple[identity.Resolution, LockedPort]:
+    locked_port = hold_free_port()
     why = f"free port outside the ephemeral range ({why})"
-    fact = resolution.sources["master_port"]._replace(value=held_port.port, source=why)
+    fact = resolution.sources["master_port"]._replace(value=locked_port.port, source=why)
     world, sources = resolution.world, {**resolution.sources, "master_port": fact}
     return resolution._replace(
-        world=world._replace(master_port=held_port.port), sources=sources
-    ), held_port
+        world=world._replace(master_port=locked_port.port), sources=sources
+    ), locked_port
 
 
 def check_address(resolution: identity.Resolution) -> identity.Resolution:
@@ -142,7 +142,7 @@ def _is_own_address(name: str) -> bool:
     return any(each.startswith("127.") or _is_of_this_machine(each) for each in known)
 
 
-def hold_free_port(seed: int | None = None) -> HeldPort:
+def hold_free_port(seed: int | None = None) -> LockedPort:
     """Choose a free TCP port and hold it against other launches; `seed` says where to begin.
 
     Raises UsageError where every candidate is taken.
@@ -154,9 +154,9 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
     except OSError:  # the ephemeral range is unknown
         low, high = 0, -1
     for port in candidates(low, high, seed):
-        held_port = hold_port(port)
-        if held_port is not None:
-            return held_port
+        locked_port = hold_port(port)
+        if locked_port is not None:
+            return locked_port
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
@@ -190,7 +190,7 @@ def claim(name: str) -> Any | None:
     return lock or machine.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
-def hold_port(port: int) -> HeldPort | None:
+def hold_port(port: int) -> LockedPort | None:
     """Hold this port against other launches; None where one holds it, or a process listens on it.
 
     Raises OSError where this process may not listen.
@@ -212,7 +212,7 @@ def hold_port(port: int) -> HeldPort | None:
         raise
     finally:
         probe.close()
-    return HeldPort(port, lock)
+    return LockedPort(port, lock)
 
 
 def find_interface(

@@ -50,7 +50,7 @@ OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGEN
 MARK, WITNESS = "SPAWNLAUNCH_WORKER", "SPAWNLAUNCH_WITNESS"
 
 POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
-ITS_OWN_PID = "its own pid"  # the value of WITNESS until the worker has a pid
+WORKER_PID = "its own pid"  # the value of WITNESS until the worker has a pid
 
 
 class Rejected(records.NamedTuple):
@@ -83,7 +83,7 @@ def is_named(fact: Fact, environ: Environ) -> bool:
     return fact.source.startswith("--") or fact.source in environ
 
 
-def is_one_node(facts: Facts) -> bool:
+def is_single_node(facts: Facts) -> bool:
     """Whether all ranks are on this node."""
     return bool(facts["world_size"].value == facts["local_world_size"].value)
 
@@ -213,7 +213,7 @@ class Manager:
     def node_names(self) -> Fact | None:
         """All hosts, in any order."""
 
-    def own_host(self) -> Fact | None:
+    def host_name(self) -> Fact | None:
         """The name of this host, as `rank_0_host` and `node_0_host` have it."""
 
     def rank_0_host(self) -> Fact | None:

@@ -61,7 +61,7 @@ def read_inherited(
     if address := identity.text(environ, "MASTER_ADDR"):
         certain, why = host if manager.knows_host else None, ""
         if mode != identity.LOCAL:
-            why = _why_useless(address.value, certain, identity.is_one_node(facts))
+            why = _why_useless(address.value, certain, identity.is_single_node(facts))
         if why:
             rejected["MASTER_ADDR"] = why
         else:
@@ -85,12 +85,12 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: identity.Fact | None, is_one_node: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, is_single_node: bool) -> str:
     """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
         return "which are several addresses; use --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
-        return "" if is_one_node else "by which every node would mean itself"
+        return "" if is_single_node else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
     if host is None or is_number or _names(addr, host.value):
         return ""

@@ -34,7 +34,7 @@ def find_host(evidence: identity.Evidence, facts: identity.Facts) -> identity.Fa
     hosts = manager.hosts()
     listed = identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None
     here = identity.Fact(evidence.hostname, "this host: all ranks are on it")
-    return identity.first([exported, listed, here if identity.is_one_node(facts) else None])
+    return identity.first([exported, listed, here if identity.is_single_node(facts) else None])
 
 
 def choose_address(
@@ -55,7 +55,7 @@ def choose_address(
     if request.rdzv_endpoint:
         by_flag = _agreed(by_flag, evidence.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
     # On several nodes each launcher sends its --local-addr to the hub.
-    has_local = mode != identity.TASK and identity.is_one_node(facts)
+    has_local = mode != identity.TASK and identity.is_single_node(facts)
     local = evidence.typed("--local-addr", request.local_addr) if has_local else None
     by_flags = [by_flag, local]
     if request.rdzv_backend == "c10d" and request.master_addr is None:
@@ -73,7 +73,7 @@ def choose_address(
         except ValueError as error:
             raise errors.UsageError(f"{fact.source}: {error}") from None
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
-        mine = evidence.manager.own_host()
+        mine = evidence.manager.host_name()
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
             raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "

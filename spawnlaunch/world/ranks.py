@@ -168,12 +168,12 @@ def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
             remedy = f"use {flag} N" if is_flag else f"export {question.upper()}=N for each"
             raise errors.UsageError(f"{manager.why_silent(question)}; {remedy}")
         facts[question] = fact
-    is_one_node = identity.is_one_node(facts)
+    is_single_node = identity.is_single_node(facts)
     for question, by_manager, n in (
         ("node_rank", manager.node_rank(), 0),
         ("nnodes", manager.nnodes(), 1),
     ):
-        derived = identity.Fact(n, "all ranks are on this node") if is_one_node else None
+        derived = identity.Fact(n, "all ranks are on this node") if is_single_node else None
         facts[question] = identity.first([by_manager, derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts

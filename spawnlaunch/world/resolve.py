@@ -18,7 +18,7 @@ from spawnlaunch.world import identity, inherited, managers, master, ranks, warn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spawnlaunch.world.gathering import Gathering
-    from spawnlaunch.world.host import HeldPort
+    from spawnlaunch.world.host import LockedPort
 
 INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 
@@ -145,7 +145,7 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
 def prepare_host(
     resolution: identity.Resolution, hostname: str
-) -> tuple[identity.Resolution, HeldPort | None]:
+) -> tuple[identity.Resolution, LockedPort | None]:
     """Hold rank 0's port on this machine, and find the interface that other nodes can reach.
 
     Raises UsageError where the port is in use.
@@ -158,7 +158,7 @@ def prepare_host(
         return resolution, None
     from spawnlaunch.world import host  # most tasks need none of it
 
-    held: HeldPort | None = None
+    held: LockedPort | None = None
     if is_typed and not me.has_several_nodes:
         resolution = host.check_address(resolution)
     if me.rank == 0 and resolution.gathering is None:

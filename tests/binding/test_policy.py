@@ -223,7 +223,7 @@ def test_a_rank_beside_several_nodes_tells_what_becomes_of_the_memory_policy() -
     request = Request(Program("script", "x.py", ()), "python")
     bindings = bound(node_of(small(6, {0: "0-2", 1: "3-5"})), request, size=3).bindings
     assert [len(binding.memory_nodes) for binding in bindings] == [1, 2, 1]
-    assert [binding.tells_memory for binding in bindings] == [False, True, False]
+    assert [binding.reports_memory for binding in bindings] == [False, True, False]
 
 
 def test_a_mask_that_cannot_be_widened_is_said(lumi: Node) -> None:

@@ -31,7 +31,7 @@ class Mpi(identity.Manager):
     def node_0_host(self) -> identity.Fact | None:
         return self.rank_0_host()
 
-    def own_host(self) -> identity.Fact | None:
+    def host_name(self) -> identity.Fact | None:
         """This host's name, not SLURMD_NODENAME: Hydra hands that on from mpirun's host."""
         return identity.Fact(os.uname().nodename, "its host name")
 

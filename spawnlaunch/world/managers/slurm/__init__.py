@@ -276,7 +276,7 @@ class Step(Slurm):
         why = f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
         return identity.Fact(tasks, why)
 
-    def own_host(self) -> identity.Fact | None:
+    def host_name(self) -> identity.Fact | None:
         return identity.text(self.environ, NODENAME)
 
     def rank_0_host(self) -> identity.Fact | None:
