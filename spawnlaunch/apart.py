@@ -49,7 +49,7 @@ DEBUG = (
 
 def run(*words: str) -> int:
     """Run a command line of the launcher; the result is its exit status."""
-    _print_how_to_debug(words)
+    _print_debug_hint(words)
     # The function is that of multiprocessing, which has no other one either.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command = (sys.executable, *options, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
@@ -221,7 +221,7 @@ def _stop(pipe: events.SignalPipe) -> None:
     signal.signal(signal.SIGTSTP, handler)
 
 
-def _print_how_to_debug(words: tuple[str, ...]) -> None:
+def _print_debug_hint(words: tuple[str, ...]) -> None:
     """Print how to debug one of the ranks, where a debugger follows this process."""
     typed, program = parsing.read_flags(words, lenient=True)
     names = {flag.name for flag, _, _ in typed}

@@ -53,7 +53,7 @@ def plan(
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
-        _refuse_what_this_mode_cannot(request, resolution)
+        _refuse_flags_of_other_modes(request, resolution)
     resolution, locked_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
@@ -128,7 +128,7 @@ def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     return [silence.HangHelp]
 
 
-def _refuse_what_this_mode_cannot(request: flags.Request, resolution: identity.Resolution) -> None:
+def _refuse_flags_of_other_modes(request: flags.Request, resolution: identity.Resolution) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and request.no_gang and me.has_several_nodes and not me.is_task:

@@ -90,7 +90,7 @@ class Loop:
         self._calls: dict[int, Callable[[], None]] = {}
         # Call -> its time, the clock of that time, and the longest wait until it is checked.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float], float]] = {}
-        self._seen = machine.running_s()  # the clock when it was last read
+        self._read_at_s = machine.running_s()  # the clock when it was last read
         self._stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
@@ -98,8 +98,8 @@ class Loop:
         if not has_order:
             return
         try:
-            (made := machine.epoll()).poll(0)
-            epoll = made
+            (opened := machine.epoll()).poll(0)
+            epoll = opened
             epoll.register(epoll)
         except AttributeError:
             pass
@@ -156,7 +156,8 @@ class Loop:
                 call()
         self._count()
         past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
-        if machine.running_s() > self._seen + LATE_S:  # a gap just now: the next turn handles it
+        # A gap just now: the next turn handles it.
+        if machine.running_s() > self._read_at_s + LATE_S:
             past = []
         for due, at in past:
             if self._alarms.get(due) == at:  # an earlier call may have removed or changed it
@@ -170,10 +171,10 @@ class Loop:
         A call that blocks keeps this process from reading others' output: so some of it counts.
         """
         # By `running_s`: `patient_poll` may have excluded a gap already.
-        seen, self._seen = self._seen, machine.running_s()
-        if self._seen - seen > most_s:
-            machine.exclude(self._seen - seen - counts_s)
-            self._seen = seen + counts_s
+        before_s, self._read_at_s = self._read_at_s, machine.running_s()
+        if self._read_at_s - before_s > most_s:
+            machine.exclude(self._read_at_s - before_s - counts_s)
+            self._read_at_s = before_s + counts_s
 
 
 class SignalPipe:

@@ -66,8 +66,8 @@ def pin(binding: Binding) -> str | None:
     try:
         machine.sched_setaffinity(0, binding.cpus)
     except OSError as error:
-        asked = cpuset.format(binding.cpus)
-        return f"CPUs {asked} were refused ({error.strerror}): the mask stays as it was"
+        wanted = cpuset.format(binding.cpus)
+        return f"CPUs {wanted} were refused ({error.strerror}): the mask stays as it was"
     with suppress(OSError):  # the system refuses to tell the mask
         got = frozenset(machine.sched_getaffinity(0))
         if got != binding.cpus:  # the kernel silently leaves out CPUs that the cpuset lacks

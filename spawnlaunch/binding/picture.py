@@ -155,10 +155,10 @@ class _Drawing:
 
     def _core(self, threads: cpuset.CpuSet) -> str:
         """The character of a core: its rank's, even if some of its threads are free."""
-        seen = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
-        if len(seen) > 1:
+        letters = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
+        if len(letters) > 1:
             return SHARED
-        return seen.pop() if seen else min(self._letters[cpu] for cpu in threads)
+        return letters.pop() if letters else min(self._letters[cpu] for cpu in threads)
 
     def _beside(self, domain: cpuset.CpuSet) -> list[str]:
         """Take the devices and adapters next to the domain that are not drawn yet."""

@@ -200,7 +200,11 @@ def of_mask(
 def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[str]:
     """The warning about ranks that have isolated CPUs only."""
     cpus = {each.local_rank: each.cpus or node.cpus_to_share for each in bindings}
-    ranks = [rank for rank, own in cpus.items() if own and own <= node.isolated]
+    ranks = [
+        rank
+        for rank, cpus_of_rank in cpus.items()
+        if cpus_of_rank and cpus_of_rank <= node.isolated
+    ]
     if not ranks:
         return []
     places = [node.devices[each.device].local_cpus for each in bindings if each.device is not None]
@@ -208,10 +212,10 @@ def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[
     cure = "boot without isolcpus for them"
     if others and all(near is None or near & others for near in places):
         cure = f"use others, such as {cpuset.format(others)} (taskset -c, --bind)"
-    theirs = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
+    isolated = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
     return [
-        f"{claims.named(ranks)}: the CPUs {theirs} are isolated ({ISOLATED}), and the kernel moves "
-        f"no thread from one to another, so all threads of a rank stay on one; {cure}"
+        f"{claims.named(ranks)}: the CPUs {isolated} are isolated ({ISOLATED}), and the kernel "
+        f"moves no thread from one to another, so all threads of a rank stay on one; {cure}"
     ]
 
 
@@ -241,7 +245,7 @@ def wider(
     node: hardware.Node, environ: Mapping[str, str], near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
     """Return how to start with more CPUs, or with some of `near`, of which none is allowed."""
-    if ways := [each.more_cpus for each in managers.around(environ) if each.more_cpus]:
+    if ways := [each.more_cpus for each in managers.mentioned(environ) if each.more_cpus]:
         return ways[0]
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
@@ -258,7 +262,7 @@ def of_shares(
             "that other ranks leave are taken"
         )
     mine = [(rank.local_rank, shares[rank.claim]) for rank in ranks]
-    crowded = [rank for rank, share in mine if not share.is_alone]
+    crowded = [rank for rank, share in mine if not share.is_exclusive]
     if crowded:
         yield f"{claims.named(crowded)}: there are fewer cores than ranks, so ranks share cores"
     short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]

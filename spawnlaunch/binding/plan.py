@@ -92,13 +92,13 @@ def _within_quota(
     part = quota.cpus / size
     most = max(1, int(part))
     before = max(binding.threads for binding in bindings)
-    asked_for = placement.threads_by_variable(resolution.environ)
+    user_threads = placement.threads_by_variable(resolution.environ)
     cpus = min(placement.cpus_of(node, each) for each in bindings)
     # `placement.of_threads` already warns of more threads than CPUs.
-    beyond = [f"{name}={number}" for name, number in asked_for.items() if most < number <= cpus]
+    beyond = [f"{name}={number}" for name, number in user_threads.items() if most < number <= cpus]
     if request.threads is None:
         bindings = tuple(each._replace(threads=min(each.threads, most)) for each in bindings)
-    elif before > most and not asked_for:
+    elif before > most and not user_threads:
         beyond = [f"--threads {request.threads}"]
 
     effects = []
@@ -112,7 +112,7 @@ def _within_quota(
             f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {ranks}, so they are "
             "throttled; leave it out"
         )
-    elif before > most and not asked_for:
+    elif before > most and not user_threads:
         effects.append(f"{ranks} computes with {_some(most, 'thread')}, not {before}")
     if size > 1 and part < 1:
         effects.append(f"{ranks} has the time of {part:.2g} CPUs, so start fewer")
@@ -193,7 +193,7 @@ def plan(
         bindings = []
         for rank in of_ranks.ranks:
             share = shares[rank.claim]
-            note = "" if share.is_alone else "shares cores"
+            note = "" if share.is_exclusive else "shares cores"
             note = "no allowed CPU is next to its device" if rank.is_away else note
             threads = min(len(share.cores), count_cores(node, share.cpus))
             bindings.append(_binding(node, rank, share.cpus, threads, note))
@@ -269,7 +269,7 @@ def _core_complexes(node: hardware.Node, shares: Sequence[cpuset.CpuSet]) -> lis
 
 def _unbound(
     node: hardware.Node,
-    made: claims.Claims,
+    of_ranks: claims.Claims,
     policy: values.Policy,
     sharers: int,
     warnings: list[str],
@@ -288,7 +288,7 @@ def _unbound(
             rank.local_rank, rank.device, none, none, threads,
             locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD, "",
         )
-        for rank in made.ranks
+        for rank in of_ranks.ranks
     ]  # fmt: skip
 
 

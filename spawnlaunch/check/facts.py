@@ -198,8 +198,8 @@ def _by_default(
             local_world_size=size, node_rank=None, nnodes=None, master_addr="", master_port=0,
             run_id="",
         )  # fmt: skip
-        around = tuple(managers.around(environ))
-        resolution = identity.Resolution(world, {}, (), (), environ, around=around)
+        mentioned = tuple(managers.mentioned(environ))
+        resolution = identity.Resolution(world, {}, (), (), environ, mentioned=mentioned)
         task = plan.view_of_task(there, resolution)
     bindings = plan.plan(there, seen, size, task=task).bindings
     return bindings[0 if task else local_rank].cpus

@@ -178,7 +178,7 @@ def completion(shell: str) -> str:
     parser = argparse.ArgumentParser("spawnlaunch", add_help=False)
     for flag in flags.FLAGS:
         options: dict[str, Any] = {"action": "store_true"}
-        if flag.read and flag.alone is None:
+        if flag.read and flag.bare_value is None:
             words = WORDS.get(flag.name) or (() if callable(flag.read) else tuple(flag.read))
             options = {"choices": words or None}
         text = flag.help.replace("%", "%%")

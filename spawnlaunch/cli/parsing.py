@@ -33,18 +33,18 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
         from spawnlaunch.cli import manual
 
         manual.refuse_without_words(environ)
-    given, words = read_flags(argv)
+    typed_flags, words = read_flags(argv)
     if "PET_" in " ".join(environ):
         from spawnlaunch.cli import torchrun  # few shells export such a variable
 
-        given = [*torchrun.given(environ, given), *given]
+        typed_flags = [*torchrun.flags_of_variables(environ, typed_flags), *typed_flags]
     if "\r" in "".join(environ.values()):
         from spawnlaunch.cli import slips
 
         slips.check_variables(environ)
     fields: dict[str, Any] = {}
     notes: list[str] = []
-    for flag, text, typed in given:
+    for flag, text, typed in typed_flags:
         value = read_value(flag, text, typed)
         if flag.field:
             fields[flag.field] = value
@@ -58,9 +58,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     request = flags.Request(
         program=_program(words, *kinds, before=argv[: len(argv) - len(words)]),
         python=environ.get("PYTHON_EXEC") or python,
-        given=tuple(given),
+        typed_flags=tuple(typed_flags),
         sources={
-            flag.name: typed for flag, _, typed in given if typed.replace("_", "-") != flag.name
+            flag.name: typed
+            for flag, _, typed in typed_flags
+            if typed.replace("_", "-") != flag.name
         },
         notes=tuple(notes),
         **fields,
@@ -69,7 +71,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     return request
 
 
-def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
+def read_flags(
+    argv: Sequence[str], lenient: bool = False
+) -> tuple[list[flags.FlagValue], list[str]]:
     """Split argv where the worker's command begins.
 
     Left: the launcher's flags, each with its text, None where it has none. Right: the worker's
@@ -77,23 +81,23 @@ def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.G
     Raises FlagsError for a wrong flag; with `lenient` it leaves that out, with the next word if
     that may be its value.
     """
-    given: list[flags.Given] = []
+    typed_flags: list[flags.FlagValue] = []
     words = list(argv)
     while words and words[0].startswith("-") and words[0] != "-":
         word = words.pop(0)
         if word == "--":
             break
         try:
-            given.append(_read_flag(word, words))
+            typed_flags.append(_read_flag(word, words))
         except errors.FlagsError:
             if not lenient:
                 raise
             if "=" not in word and words and not words[0].startswith("-"):
                 del words[0]
-    return given, words
+    return typed_flags, words
 
 
-def _read_flag(word: str, after: list[str]) -> flags.Given:
+def _read_flag(word: str, after: list[str]) -> flags.FlagValue:
     """Read the flag that a word names; remove the next word from the list if it is the value."""
     typed, equals, text = word.partition("=")
     flag = flags.spelt(typed)
@@ -107,9 +111,9 @@ def _read_flag(word: str, after: list[str]) -> flags.Given:
 
         raise errors.FlagsError(slips.of_flag(word, after))
     if equals and not flag.read:
-        alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
-        raise errors.FlagsError(f"{word}: {flag.name} takes no value; use {alone}")
-    if not equals and flag.alone is None:
+        usage = f"{flag.name} {text}" if flag.name == "-m" else flag.name
+        raise errors.FlagsError(f"{word}: {flag.name} takes no value; use {usage}")
+    if not equals and flag.bare_value is None:
         if not after:
             raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
         equals, text = "=", after.pop(0)
@@ -143,7 +147,7 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
 
         slips.check_returns(text, f"{typed}: ")
     if text is None:
-        value = flag.alone
+        value = flag.bare_value
     elif callable(read):
         try:
             value = read(text)

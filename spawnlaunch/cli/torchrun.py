@@ -40,7 +40,7 @@ TORCHRUN = (
 # fmt: on
 SHORT = ("-r", "-t")  # flags with a value that may follow without a space
 
-OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these always end a launch
+ENDING = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these always end a launch
 PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
 
 
@@ -60,17 +60,17 @@ def signals(text: str) -> str | None:
             f"{' and '.join(passed_on)} goes to the workers that catch it, and ends nothing; the "
             f"launch goes on, where torchrun kills the workers after --shutdown-timeout"
         )
-    others = [name for name in names if name not in OURS]
+    others = [name for name in names if name not in ENDING]
     return f"{' and '.join(others)} is not passed on to the workers" if others else None
 
 
 def filters(text: str) -> str | None:
     """Read words separated by commas; a double comma in a word means a comma."""
     words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
-    given = [word for word in words if word]
-    if not given:
+    filled = [word for word in words if word]
+    if not filled:
         return None
-    each = " ".join(f"-e {quote(word)}" for word in given)
+    each = " ".join(f"-e {quote(word)}" for word in filled)
     return (
         "there is no filtered log; with --log-dir DIR all lines are kept, and these found by "
         f"grep -rhF {each} DIR"
@@ -91,10 +91,10 @@ def _row(
     name: str,
     read: Callable[[str], str | None] | Mapping[str, None],
     *,
-    alone: str | None = None,
+    bare_value: str | None = None,
     field: str = "",
 ) -> flags.Flag:
-    return flags.Flag("", name, "", read, None, alone, "", (), False, field)
+    return flags.Flag("", name, "", read, None, bare_value, "", (), False, field)
 
 
 _METHODS = dict.fromkeys(("spawn", "fork", "forkserver"))
@@ -103,8 +103,8 @@ _ROWS = [
     _row("--start-method", _METHODS),  # only for functions, which torchrun's command never starts
     _row("--event-log-handler", lambda _: None),  # --result writes how each rank ended
     _row("--signals-to-handle", signals),
-    _row("--run-path", {}, alone=""),  # no difference for the script, only for its process
-    _row("--use-env", {}, alone="", field="local_rank_arg"),
+    _row("--run-path", {}, bare_value=""),  # no difference for the script, only for its process
+    _row("--use-env", {}, bare_value="", field="local_rank_arg"),
     _row("--duplicate-stdout-filters", filters),
     _row("--duplicate-stderr-filters", filters),
     _row("--logs-specs", no_plugin),
@@ -159,7 +159,9 @@ CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "SLURM_STEP_ID",
 NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
 
 
-def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
+def flags_of_variables(
+    environ: Mapping[str, str], typed: Iterable[flags.FlagValue]
+) -> Iterator[flags.FlagValue]:
     """The flags that only variables give, with their values and the variables' names.
 
     Raises UsageError for a variable that is neither yes nor no where it should be.
@@ -168,13 +170,13 @@ def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[
     return (each for each in _exported(environ) if each[0].name not in names_typed)
 
 
-def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
-    left = _of_a_pod(environ)
+def _exported(environ: Mapping[str, str]) -> Iterator[flags.FlagValue]:
+    read_by_world = _of_a_pod(environ)
     for long_name in TORCHRUN:
         name = variable(long_name)
         value = environ.get(name, "")
         found = flag(long_name)
-        if not value or name in left or long_name in NOT_READ or found is None:
+        if not value or name in read_by_world or long_name in NOT_READ or found is None:
             continue
         if found.read:
             yield found, value, name

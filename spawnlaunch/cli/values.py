@@ -143,11 +143,11 @@ def port(text: str) -> int:
     return _number(text, 0, "a port; use a number from 1 to 65535", most=MAX_PORT)
 
 
-def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS) -> int:
+def _number(text: str, least: int, expected: str, most: int = 10**reading.MAX_DIGITS) -> int:
     number = text.strip()
     if reading.is_number(number) and least <= int(number) <= most:
         return int(number)
-    raise ValueError(f"{reading.excerpt(text)} is not {what}")
+    raise ValueError(f"{reading.excerpt(text)} is not {expected}")
 
 
 def nnodes(text: str) -> NodeCount:
@@ -157,10 +157,10 @@ def nnodes(text: str) -> NodeCount:
     (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
     """
     least, colon, most = text.partition(":")
-    found = NodeCount(positive(least), positive(most if colon else least))
-    if found.least > found.most:
+    result = NodeCount(positive(least), positive(most if colon else least))
+    if result.least > result.most:
         raise ValueError(f"{reading.excerpt(text)} runs backwards; use {most}:{least}")
-    return found
+    return result
 
 
 def host(text: str) -> str:
@@ -262,7 +262,7 @@ def rendezvous(text: str) -> dict[str, str]:
     >>> rendezvous("'join_timeout=900,is_host=1'")
     {'join_timeout': '900', 'is_host': '1'}
     """
-    found = {}
+    result = {}
     for entry in filter(None, text.split(",")):
         name, _, value = (part.strip(" '\"") for part in entry.partition("="))
         if not name or not value:
@@ -273,18 +273,18 @@ def rendezvous(text: str) -> dict[str, str]:
         if name == "is_host":
             if value.lower() not in (*YES, *NO):
                 raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; use is_host=1")
-            found[name] = "1" if value.lower() in YES else ""
+            result[name] = "1" if value.lower() in YES else ""
         else:
-            found[name] = f"{seconds(value):.15g}" if name in TIMES else value
-    return found
+            result[name] = f"{seconds(value):.15g}" if name in TIMES else value
+    return result
 
 
 def find_unknown_keys(conf: Iterable[str]) -> list[str]:
     """The note about keys in --rdzv-conf that have no effect."""
-    found = sorted({*conf} - {*RENDEZVOUS})
+    result = sorted({*conf} - {*RENDEZVOUS})
     known = ", ".join(RENDEZVOUS)
-    names = f"--rdzv-conf {', '.join(found)}"
-    return [f"{names}: such names have no effect; use some of {known}"] if found else []
+    names = f"--rdzv-conf {', '.join(result)}"
+    return [f"{names}: such names have no effect; use some of {known}"] if result else []
 
 
 def streams(text: str) -> StreamsByRank:

@@ -131,7 +131,7 @@ def child_pids(pid: int) -> list[int]:
     A child of this process keeps its pid until it is reaped.
     """
     if not is_proc_usable():
-        return _own_pids() if pid == machine.getpid() else []
+        return _child_pids_without_proc() if pid == machine.getpid() else []
     pids: list[int] = []
     for thread in _names(f"/proc/{pid}/task"):
         try:
@@ -145,7 +145,7 @@ def child_pids(pid: int) -> list[int]:
     return pids
 
 
-def _own_pids() -> list[int]:
+def _child_pids_without_proc() -> list[int]:
     """The pids of this process's children without /proc: the function tries every possible pid.
 
     First come the pids after this process's own. If no child has one of these, the kernel has

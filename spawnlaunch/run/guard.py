@@ -66,7 +66,7 @@ def run(
         supervisor = _supervisor(launch, workers, observers, inherited)
         status, fault = carry_out(supervisor, workers), 0
     except errors.UsageError as error:
-        status, fault = say.fatal(error, tell=partial(unable.tell_of, launch)), 0
+        status, fault = say.fatal(error, report=partial(unable.tell_of, launch)), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
@@ -74,7 +74,7 @@ def run(
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         has_begun = supervisor is not None and supervisor.has_begun
         tell = None if has_begun else partial(unable.tell_of, launch)
-        say.fatal(error, " in the guard", tell=tell)
+        say.fatal(error, " in the guard", report=tell)
     finally:
         with suppress(OSError):
             if fault:

@@ -47,7 +47,7 @@ def complete(launch: launches.Launch) -> launches.Launch:
         result, error_file = _files_of_launcher(launch, result, error_file)
     grace_s, limit_s = request.grace_s, None
     default = launch.resolution.default_grace_s()
-    if default and all(flag.name != "--grace" for flag, _, _ in request.given):
+    if default and all(flag.name != "--grace" for flag, _, _ in request.typed_flags):
         grace_s = limit_s = default.value
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
@@ -120,7 +120,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
             columns = machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
     on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
     on_places.add("--oversubscribe")
-    typed = dict.fromkeys(flag.name for flag, _, _ in request.given if flag.name in on_places)
+    typed = dict.fromkeys(flag.name for flag, _, _ in request.typed_flags if flag.name in on_places)
     shared: dict[str, object] = {  # the variables that have one value for all workers
         "TORCHELASTIC_RESTART_COUNT": restart,
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
@@ -300,6 +300,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = say.fatal(error, who=f"{worker.name}: cannot start: ")
+        status = say.fatal(error, prefix=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

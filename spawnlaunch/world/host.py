@@ -49,7 +49,11 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, Locked
     Raises UsageError where the port is in use and cannot be replaced by another one.
     """
     world, fact = resolution.world, resolution.sources["master_addr"]
-    if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _is_own_address(fact.value):
+    if (
+        world.has_several_nodes
+        and fact.source == "MASTER_ADDR"
+        and not _is_local_address(fact.value)
+    ):
         line = (
             f"MASTER_ADDR={fact.value} is not an address of this machine, where rank 0 listens; "
             "unless something between forwards to it, use --master-addr HOST"
@@ -61,8 +65,8 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, Locked
     locked_port = hold_port(port)
     if locked_port is None:
         source = resolution.sources["master_port"].source
-        is_alone = resolution.sources["mode"].source == "--standalone"
-        if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
+        is_standalone = resolution.sources["mode"].source == "--standalone"
+        if is_standalone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
             line = f"{source} {port} is in use on this machine: another port is taken"
             resolution = resolution.with_notices(say.JOB, line)
             return _with_free_port(resolution, f"{source} {port} is in use")
@@ -91,7 +95,7 @@ def renew_port(
     """Choose another port for a restart on one machine, unless the user named the port.
 
     The process that listened on the old port may not have ended yet. The caller still has the old
-    LockedPort, so that its port is not chosen again: a port is released when its LockedPort is freed.
+    LockedPort, so that its port is not chosen again: it is released when its LockedPort is freed.
     Raises UsageError where no port is free.
     """
     if identity.is_named(resolution.sources["master_port"], environ):
@@ -117,7 +121,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     Each of several tasks does so, and all come to the same address.
     """
     fact = resolution.sources["master_addr"]
-    if _is_own_address(fact.value):
+    if _is_local_address(fact.value):
         return resolution
     is_known = addresses(fact.value, socket.AF_UNSPEC)
     why = "is another machine's" if is_known else "has no address here"
@@ -136,7 +140,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     ).with_notices(say.JOB, line)
 
 
-def _is_own_address(name: str) -> bool:
+def _is_local_address(name: str) -> bool:
     """Whether at least one address of a name belongs to this machine."""
     known = addresses(name, socket.AF_UNSPEC)
     return any(each.startswith("127.") or _is_of_this_machine(each) for each in known)

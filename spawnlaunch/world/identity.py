@@ -124,8 +124,8 @@ def number(environ: Environ, *names: str, most: int = 10**reading.MAX_DIGITS) ->
 
 def text(environ: Environ, *names: str) -> Fact | None:
     """The text in the first of these variables that is set; the others become rejected."""
-    found = [(environ.get(name, "").strip(), name) for name in names]
-    return first(Fact(value, name) for value, name in found if value)
+    texts = [(environ.get(name, "").strip(), name) for name in names]
+    return first(Fact(value, name) for value, name in texts if value)
 
 
 class Manager:
@@ -312,7 +312,8 @@ class Resolution(records.NamedTuple):
     environ: Environ
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
-    around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
+    # `managers`, and those with some of their variables missing
+    mentioned: tuple[Manager, ...] = ()
 
     def with_notices(self, scope: str, *texts: str) -> Resolution:
         """Return the same with more notices."""
@@ -323,12 +324,12 @@ class Resolution(records.NamedTuple):
 
     def step_devices(self) -> Fact | None:
         """The devices of all tasks on this node: their numbers by PCI address."""
-        return next(filter(None, (manager.step_devices() for manager in self.around)), None)
+        return next(filter(None, (manager.step_devices() for manager in self.mentioned)), None)
 
     def masks(self) -> Fact | None:
         """The CPUs that a manager gave to each task on this node, in their order."""
-        return next(filter(None, (manager.masks() for manager in self.around)), None)
+        return next(filter(None, (manager.masks() for manager in self.mentioned)), None)
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
-        return next(filter(None, (manager.default_grace_s() for manager in self.around)), None)
+        return next(filter(None, (manager.default_grace_s() for manager in self.mentioned)), None)

@@ -41,9 +41,9 @@ def choose_address(
     evidence: identity.Evidence,
     facts: identity.Facts,
     host: identity.Fact | None,
-    kept: identity.Fact | None,
+    inherited: identity.Fact | None,
 ) -> identity.Fact:
-    """Choose MASTER_ADDR; `kept` is the inherited address, `host` the host of rank 0.
+    """Choose MASTER_ADDR; `inherited` is the inherited address, `host` the host of rank 0.
 
     Raises UsageError where nothing names the host of rank 0, or rank 0 runs on another host.
     """
@@ -60,7 +60,7 @@ def choose_address(
     by_flags = [by_flag, local]
     if request.rdzv_backend == "c10d" and request.master_addr is None:
         by_flags.reverse()  # launchers meet at the endpoint; here all are on one node
-    fact = identity.first([*by_flags, evidence.manager.master_addr(), kept, derived])
+    fact = identity.first([*by_flags, evidence.manager.master_addr(), inherited, derived])
     if fact is None:
         raise errors.UsageError(
             f"{_why_no_host(mode, evidence)}; use --master-addr HOST, the same everywhere"
@@ -98,11 +98,11 @@ def choose_port(
     evidence: identity.Evidence,
     facts: identity.Facts,
     job: identity.Fact | None,
-    kept: identity.Fact | None,
+    inherited: identity.Fact | None,
 ) -> identity.Fact:
     """Choose MASTER_PORT, or FREE. Raises UsageError where nothing makes it equal on all nodes.
 
-    `job` is the authority's name of this launch; `kept` is the inherited port.
+    `job` is the authority's name of this launch; `inherited` is the inherited port.
     """
     request, manager, mode = evidence.request, evidence.manager, facts["mode"].value
     by_flag = evidence.typed("--master-port", request.master_port)
@@ -113,7 +113,7 @@ def choose_port(
         derived = identity.Fact(FREE, "local mode")
     elif job:
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-    known = (by_flag, manager.master_port(), kept, derived)
+    known = (by_flag, manager.master_port(), inherited, derived)
     fact = identity.first(known)
     if fact is None:
         if mode == identity.TASK and request.master_addr is None:

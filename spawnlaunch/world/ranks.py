@@ -19,7 +19,7 @@ def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     if request.standalone:
         return _standalone(evidence)
     if request.nnodes == (1, 1) and not request.node_rank:
-        return _on_one_node(evidence)
+        return _on_single_node(evidence)
     if manager.kind == identity.NONE:
         if request.nnodes is not None:
             return identity.Fact(identity.NODE, "--nnodes")
@@ -61,7 +61,7 @@ def _standalone(evidence: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, "--standalone")
 
 
-def _on_one_node(evidence: identity.Evidence) -> identity.Fact:
+def _on_single_node(evidence: identity.Evidence) -> identity.Fact:
     """Return local mode for --nnodes 1.
 
     Raises UsageError inside a job with several nodes, where each node would be a job of its own.
@@ -139,28 +139,28 @@ def find_ranks(evidence: identity.Evidence, mode: str) -> identity.Facts:
 
 def _ranks_of_this_machine(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in local mode: one launcher starts all workers."""
-    nproc, alone = _count_workers(evidence), "local mode"
+    nproc, why = _count_workers(evidence), "local mode"
     return {
         "rank": FIRST_WORKER,
         "world_size": nproc,
         "local_rank": FIRST_WORKER,
         "local_world_size": nproc,
-        "node_rank": identity.Fact(0, alone),
-        "nnodes": identity.Fact(1, alone),
+        "node_rank": identity.Fact(0, why),
+        "nnodes": identity.Fact(1, why),
     }
 
 
 def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in task mode: the manager or a flag gives each value."""
     manager, request, facts = evidence.manager, evidence.request, {}
-    for question, by_manager, given in (
+    for question, by_manager, flag_value in (
         ("rank", manager.rank(), None),
         ("world_size", manager.world_size(), request.world_size),
         ("local_rank", manager.local_rank(), None),
         ("local_world_size", manager.local_world_size(), request.local_world_size),
     ):
         flag = f"--{question.replace('_', '-')}"
-        by_flag = evidence.typed(flag, given)
+        by_flag = evidence.typed(flag, flag_value)
         _check_same(by_flag, by_manager)
         fact = identity.first([by_flag, by_manager])
         if fact is None:
@@ -208,12 +208,12 @@ def _check_ranks(facts: identity.Facts) -> None:
         ("local_world_size", "world_size", 0),
         ("nnodes", "world_size", 0),
     ):
-        one, other = facts[part], facts[whole]
-        if None not in (one.value, other.value) and one.value + least > other.value:
+        small, large = facts[part], facts[whole]
+        if None not in (small.value, large.value) and small.value + least > large.value:
             raise errors.UsageError(
-                f"{one.source} says {part.replace('_', ' ')} {one.value} and {other.source} says "
-                f"{whole.replace('_', ' ')} {other.value}, which cannot both be; unset what an "
-                "outer launcher left"
+                f"{small.source} says {part.replace('_', ' ')} {small.value} and "
+                f"{large.source} says {whole.replace('_', ' ')} {large.value}, which cannot "
+                "both be; unset what an outer launcher left"
             )
 
 
@@ -257,10 +257,10 @@ def _ranks_of_a_node(evidence: identity.Evidence) -> identity.Facts:
 def _count_workers(evidence: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
     capacity, devices = evidence.capacity, evidence.capacity.devices
-    asked = identity.first(
+    wanted = identity.first(
         [evidence.typed("--nproc", evidence.request.nproc), evidence.manager.nproc()]
     )
-    fact = asked or identity.Fact(1, "one worker: --nproc is not given")
+    fact = wanted or identity.Fact(1, "one worker: --nproc is not given")
     # The flag or the variable with its value, as the user wrote it, and the flag's name.
     flag, mark = (fact.source, " ") if fact.source.startswith("--") else ("--nproc", "=")
     typed = f"{fact.source}{mark}{fact.value}"
@@ -356,5 +356,5 @@ def is_overruled(evidence: identity.Evidence) -> bool:
     nnodes, node_rank = _count_nodes_of(evidence.manager), _node_rank_of(evidence.manager)
     if evidence.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
         return True
-    asked = evidence.request.nnodes
-    return (nnodes.value, node_rank.value) != (asked and asked.most, evidence.request.node_rank)
+    wanted = evidence.request.nnodes
+    return (nnodes.value, node_rank.value) != (wanted and wanted.most, evidence.request.node_rank)

@@ -47,7 +47,7 @@ def _called(flags: list[str], caller: str, directory: str) -> str:
     return f"{join(words)} with launch({', '.join(('...', *keywords))})"
 
 
-def alone(request: Request) -> str:
+def on_this_machine(request: Request) -> str:
     """Return the command line for this machine alone."""
     return typed(request, "--standalone", without=PLACES)
 
@@ -84,24 +84,24 @@ def refuse_idle_shell(
     """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
     request, manager = evidence.request, evidence.manager
     counts = ((nodes, "nodes"), (tasks, "tasks"))
-    sizes = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
+    sizes = [f"{fact.value} {noun} ({fact.source})" for fact, noun in counts if fact]
     line = "" if request.nproc is not None else _task_per_rank(request, manager, 0)
     if not line:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
         line = launcher_per_node(request, manager, n)
     raise errors.UsageError(
         f"this is a shell of a Slurm job with {' and '.join(sizes)}, not a step of it: srun is "
-        f"missing; run {line}; or, for this machine alone: {alone(request)}"
+        f"missing; run {line}; or, for this machine alone: {on_this_machine(request)}"
     )
 
 
-def refuse_lost(request: Request, missing: Collection[str]) -> None:
+def refuse_missing(request: Request, missing: Collection[str]) -> None:
     """Raise UsageError where some of Slurm's variables are missing from the environment."""
     names, them = " and ".join(missing), "it" if len(missing) == 1 else "them"
     raise errors.UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which Slurm sets beside "
         f"variables that are here: {WRAPPERS} may have removed {them}; pass {them} on, or, for "
-        f"this machine alone, run {alone(request)}"
+        f"this machine alone, run {on_this_machine(request)}"
     )
 
 
@@ -114,16 +114,16 @@ def refuse_task_without_variables(request: Request, pid: int) -> None:
     """
     starter = next(name for above, name in proc.above() if above == pid)
     manager, size = managers.STARTERS[starter]
-    given = proc.environ_below((starter,)) or {}
+    environ = proc.environ_below((starter,)) or {}
     if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
-        nodes = given.get(slurm.JOB_NODES, "1")
-        if nodes == "1" and (request.nproc is not None or given.get(slurm.JOB_TASKS, "1") == "1"):
+        nodes = environ.get(slurm.JOB_NODES, "1")
+        if nodes == "1" and (request.nproc is not None or environ.get(slurm.JOB_TASKS, "1") == "1"):
             return
-    elif given.get(size) == "1":
+    elif environ.get(size) == "1":
         return
     raise errors.UsageError(
         f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables ({size}) "
         f"is here: {WRAPPERS} may have removed them, so each task would be a job of its own, or "
         "this is a script that lacks the command that starts tasks; pass them on, or, for this "
-        f"machine alone, run {alone(request)}"
+        f"machine alone, run {on_this_machine(request)}"
     )

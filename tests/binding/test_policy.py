@@ -198,7 +198,7 @@ def bound(node: Node, request: Request, mode: str = "local", size: int = 2) -> P
     rank = 2 if mode != "local" else 0
     world = World(mode, rank, size, rank, size, 0, 1, "", 0, "")
     step = {"SLURM_STEP_GPUS": "0-3"} if mode != "local" else {}
-    told = Resolution(world, {}, (), (), step, around=(slurm.Step(step),) if step else ())
+    told = Resolution(world, {}, (), (), step, mentioned=(slurm.Step(step),) if step else ())
     return bind_ranks(request, node, visible(node, {}), told)
 
 

@@ -171,8 +171,9 @@ def _read(read: Callable[..., T], name: str, environ: identity.Environ, *argumen
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
-        alone = " and use --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
-        line = f"{name} cannot be read: {error}; unset {name}{alone}, or correct it"
+        # A shell of a job needs its list.
+        remedy = " and use --standalone" if name == JOB_NODELIST else ""
+        line = f"{name} cannot be read: {error}; unset {name}{remedy}, or correct it"
         raise errors.UsageError(line) from None
 
 

@@ -45,10 +45,10 @@ class ListError(ValueError):
 
 def expand(text: str) -> list[str]:
     """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
-    found = [*islice(hosts(text), MAX_HOSTS + 1)]
-    if len(found) > MAX_HOSTS:
+    names = [*islice(hosts(text), MAX_HOSTS + 1)]
+    if len(names) > MAX_HOSTS:
         raise _too_many(text)
-    return found
+    return names
 
 
 def hosts(text: str) -> Iterator[str]:
