@@ -44,8 +44,8 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
     usable = dict.fromkeys(device.address for device in result if device.usable is not False)
     if placeless := [address for address in usable if places[address][1] is None]:
         warnings.append(
-            f"which CPUs are next to {', '.join(placeless)} is not known (numa_node is -1, missing, "
-            "or without CPUs here, or PCI does not show the device)"
+            f"which CPUs are next to {', '.join(placeless)} is not known (numa_node is -1, "
+            "missing, or without CPUs here, or PCI does not show the device)"
         )
     for number, device in enumerate(result):
         numa, local_cpus = places[device.address]
