@@ -13,15 +13,12 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spawnlaunch.base import cpuset, records
 from spawnlaunch.binding import cores
 from spawnlaunch.node import hardware
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spawnlaunch.node.visible import Visible
+from spawnlaunch.node.visible import Visible
 
 
 class TaskView(records.NamedTuple):

@@ -18,14 +18,11 @@ claim the same cores, each group gets fast and slow ones too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from spawnlaunch.base import cpuset, records
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from spawnlaunch.cli import values
-    from spawnlaunch.node import hardware
+from spawnlaunch.cli import values
+from spawnlaunch.node import hardware
 
 APART = -1  # for a core with an unknown NUMA node or L3 group
 

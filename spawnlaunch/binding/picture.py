@@ -11,15 +11,12 @@ stand beside the smallest domain that they are next to. Colours only repeat the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.node import hardware
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FREE, FORBIDDEN, OTHER, SHARED, MANY = ".", "-", "+", "*", "#"

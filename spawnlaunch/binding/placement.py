@@ -5,18 +5,14 @@ spawnlaunch respects masks and variables that were set before, and names those t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from spawnlaunch.base import cpuset, reading
 from spawnlaunch.binding import apply, claims
-from spawnlaunch.binding.cores import count_cores
+from spawnlaunch.binding.cores import Share, count_cores
+from spawnlaunch.cli import values
+from spawnlaunch.node import hardware
 from spawnlaunch.world import managers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from spawnlaunch.binding.cores import Share
-    from spawnlaunch.cli import values
-    from spawnlaunch.node import hardware
 
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 KMP = "KMP_AFFINITY"

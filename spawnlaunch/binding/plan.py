@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spawnlaunch.base import cpuset, errors, records
 from spawnlaunch.binding import apply, claims, placement
-from spawnlaunch.binding.cores import count_cores, cpus_of, share_out, usable_cores, widened
-from spawnlaunch.cli import values
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spawnlaunch.binding.cores import Share
-    from spawnlaunch.cli import flags
-    from spawnlaunch.node import hardware
-    from spawnlaunch.node.visible import Visible
-    from spawnlaunch.world import identity
+from spawnlaunch.binding.cores import Share, count_cores, cpus_of, share_out, usable_cores, widened
+from spawnlaunch.cli import flags, values
+from spawnlaunch.node import hardware
+from spawnlaunch.node.visible import Visible
+from spawnlaunch.world import identity
 
 NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # the values of Binding.locality
 

@@ -18,12 +18,10 @@ driver names.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from spawnlaunch.base import cpuset, reading
 from spawnlaunch.node import hardware, sysfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
 CAPACITY, HIGHEST_KHZ = "cpu_capacity", "cpufreq/cpuinfo_max_freq"  # of a CPU

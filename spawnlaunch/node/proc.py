@@ -13,13 +13,10 @@ missing.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator
 
 from spawnlaunch.base import machine, records
 from spawnlaunch.node import sysfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3)), without importing errno
 MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h

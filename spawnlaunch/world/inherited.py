@@ -16,15 +16,11 @@ other pod ever connects.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spawnlaunch.base import records
-from spawnlaunch.cli import values
+from spawnlaunch.cli import flags, values
 from spawnlaunch.world import identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spawnlaunch.cli import flags
 
 FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
 REPLACED_AS_STALE = "left by an outer launcher: what stands beside it contradicts"

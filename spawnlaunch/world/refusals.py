@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from shlex import join
 
 from spawnlaunch.base import errors
@@ -15,10 +16,6 @@ from spawnlaunch.cli.flags import Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 # Flags for one machine or for nodes by hand; a manager gives each launcher these values.
 PLACES = ("--standalone", "--nnodes", "--node-rank")

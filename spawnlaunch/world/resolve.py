@@ -14,11 +14,8 @@ from __future__ import annotations
 from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags
 from spawnlaunch.world import identity, inherited, managers, master, ranks, warnings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.gathering import Gathering
-    from spawnlaunch.world.host import LockedPort
+from spawnlaunch.world.gathering import Gathering
+from spawnlaunch.world.host import LockedPort
 
 INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 

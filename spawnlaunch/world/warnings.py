@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from spawnlaunch.base import say
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity, inherited, ranks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def find_notices(evidence: identity.Evidence, world: identity.World) -> Iterator[say.Notice]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spawnlaunch.base import errors
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Kubeflow(identity.Manager):
