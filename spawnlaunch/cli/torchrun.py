@@ -2,9 +2,7 @@
 
 Imported only where one of them is used; docs/torchrun.md has all of them.
 
-A row is as in the table of `flags`, but its reader returns the note for a user who gives the flag,
-or None: nothing is lost. It raises ValueError where torchrun refuses the value too. A flag with a
-row in `flags` needs none here, and that row counts.
+A flag with a row in `flags` needs none here, and that row counts.
 
 A variable stands in place of a flag, which takes precedence:
 
@@ -20,10 +18,9 @@ torch/distributed/argparse_util.py of torch 2.13.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from shlex import quote
 
 from spawnlaunch.base import errors, reading
-from spawnlaunch.cli import flags, values
+from spawnlaunch.cli import flags
 
 # All flags of torchrun, and the additional one of torch.distributed.launch.
 # fmt: off
@@ -40,76 +37,38 @@ TORCHRUN = (
 # fmt: on
 SHORT = ("-r", "-t")  # flags with a value that may follow without a space
 
-ENDING = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these always end a launch
-PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
+_FILTERS = "there is no filtered log; with --log-dir DIR all lines are kept, for grep -rhF WORD DIR"
+# The flags that have no effect here, with the note for a user who gives one; "": nothing is lost.
+NOTES = {
+    "--monitor-interval": "",  # the end of a worker is an event
+    "--start-method": "",  # only for functions, which torchrun's command never starts
+    "--event-log-handler": "",  # --result writes how each rank ended
+    "--run-path": "",  # no difference for the script, only for its process
+    "--use-env": "",
+    "--signals-to-handle": (
+        "SIGTERM, SIGINT, SIGHUP and SIGQUIT end a launch, and SIGUSR1, SIGUSR2 and SIGWINCH go to "
+        "the workers that catch them, whichever are named"
+    ),
+    "--duplicate-stdout-filters": _FILTERS,
+    "--duplicate-stderr-filters": _FILTERS,
+    "--logs-specs": (
+        "plug-ins of torchrun's are not loaded; name the files with --log-dir, a template as in "
+        "--log-dir logs/{host}/{rank}"
+    ),
+}
+SWITCHES = ("--run-path", "--use-env")
+FIELDS = {"--use-env": "local_rank_arg"}
 
 
-def seconds(text: str) -> None:
-    try:
-        float(text)
-    except ValueError:
-        values.seconds(text)  # raises ValueError with the words for the user
+def _row(name: str, note: str) -> flags.Flag:
+    """A row as in `flags`, whose reader returns the note whatever the value is."""
+    is_switch = name in SWITCHES
+    read: Callable[[str], str] | Mapping[str, str] = {} if is_switch else lambda _: note
+    bare_value = "" if is_switch else None
+    return flags.Flag("", name, "", read, None, bare_value, "", (), False, FIELDS.get(name, ""))
 
 
-def signals(text: str) -> str | None:
-    """Read names separated by commas; None where they are torchrun's default."""
-    names = [name.strip() for name in text.split(",")]
-    passed_on = [name for name in names if name in PASSED_ON]
-    if passed_on:
-        return (
-            f"{' and '.join(passed_on)} goes to the workers that catch it, and ends nothing; the "
-            f"launch goes on, where torchrun kills the workers after --shutdown-timeout"
-        )
-    others = [name for name in names if name not in ENDING]
-    return f"{' and '.join(others)} is not passed on to the workers" if others else None
-
-
-def filters(text: str) -> str | None:
-    """Read words separated by commas; a double comma in a word means a comma."""
-    words = [word.replace("\0", ",") for word in text.replace(",,", "\0").split(",")]
-    filled = [word for word in words if word]
-    if not filled:
-        return None
-    each = " ".join(f"-e {quote(word)}" for word in filled)
-    return (
-        "there is no filtered log; with --log-dir DIR all lines are kept, and these found by "
-        f"grep -rhF {each} DIR"
-    )
-
-
-def no_plugin(text: str) -> None:
-    """Accept only the plug-in "default", which is torchrun's own."""
-    if text == "default":
-        return
-    raise ValueError(
-        f"{reading.excerpt(text)} is a plug-in of torchrun's, which is not loaded; leave it out, "
-        "and name the files with --log-dir, a template as in --log-dir logs/{host}/{rank}"
-    )
-
-
-def _row(
-    name: str,
-    read: Callable[[str], str | None] | Mapping[str, None],
-    *,
-    bare_value: str | None = None,
-    field: str = "",
-) -> flags.Flag:
-    return flags.Flag("", name, "", read, None, bare_value, "", (), False, field)
-
-
-_METHODS = dict.fromkeys(("spawn", "fork", "forkserver"))
-_ROWS = [
-    _row("--monitor-interval", seconds),  # the end of a worker is an event
-    _row("--start-method", _METHODS),  # only for functions, which torchrun's command never starts
-    _row("--event-log-handler", lambda _: None),  # --result writes how each rank ended
-    _row("--signals-to-handle", signals),
-    _row("--run-path", {}, bare_value=""),  # no difference for the script, only for its process
-    _row("--use-env", {}, bare_value="", field="local_rank_arg"),
-    _row("--duplicate-stdout-filters", filters),
-    _row("--duplicate-stderr-filters", filters),
-    _row("--logs-specs", no_plugin),
-]
-FLAGS = {row.name: row for row in _ROWS}
+FLAGS = {name: _row(name, note) for name, note in NOTES.items()}
 
 
 def flag(name: str) -> flags.Flag | None:

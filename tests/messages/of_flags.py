@@ -61,7 +61,6 @@ VALUES = [
     Row("--nproc many x.py", "--nproc: 'many'", "is not a number of workers", "use --nproc 2", "--nproc 2 x.py"),
     Row("--nproc 1000000000 x.py", "1000000000 workers", "more than the 32768 processes", "use --nproc 2", "--nproc auto x.py"),
     Row("--max-restarts -1 x.py", "--max-restarts: '-1'", "is not a whole number", "use a number from 0", "--max-restarts 0 x.py"),
-    Row("--logs-specs mine x.py", "--logs-specs: 'mine'", "plug-in of torchrun's, which is not loaded", "--log-dir logs/{host}/{rank}", "--log-dir logs/{host}/{rank} x.py"),
     Row("x.py", "PET_STANDALONE='yes'", "is not 1 or 0", "export PET_STANDALONE=1", "x.py", {"PET_STANDALONE": "yes"}, mend="export PET_STANDALONE=1"),
     Row("x.py", "PET_NPROC_PER_NODE: 'many'", "is not a number of workers", "use --nproc 2", "--nproc 2 x.py", {"PET_NPROC_PER_NODE": "many"}, mend="unset PET_NPROC_PER_NODE"),
     Row("--nproc_per_node many x.py", "--nproc_per_node: 'many'", "is not a number of workers", "use --nproc 2", "--nproc 2 x.py"),

@@ -163,7 +163,6 @@ OTHERS = [
     two("--virtual_local_rank", {"CUDA_VISIBLE_DEVICES": "4,5"}),
     two("--virtual-local-rank", {"HIP_VISIBLE_DEVICES": "4,5"}, shows="virtual local rank"),
     Line(f"--virtual-local-rank {TWO} train.py --device ${{local_rank}}"),
-    two("--logs-specs mine", shows=WRONG),
     two("--use-env", shows="more is allowed"),
     two("--no-such-flag", shows=WRONG),
 ]
