@@ -150,7 +150,10 @@ def _attend(
         if source
     }
     sent: list[int] = []
-    ear = pipe and _listen(pipe)
+    ear: events.Ear | None = None
+    if pipe:
+        signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
+        ear = events.Ear(pipe)
     ended = machine.open_pidfd(child.pid)
     poller = select.poll()
     for fd in (*copied, *(ear.fds if ear else ()), *(() if ended is None else (ended,))):
@@ -171,12 +174,6 @@ def _attend(
     if ended is not None:
         os.close(ended)
     return sent
-
-
-def _listen(pipe: events.SignalPipe) -> events.Ear:
-    """Block the signals of the pipe in this thread, and hear them from now on."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
-    return events.Ear(pipe)
 
 
 def _copy_part(fd: int, stream: TextIO, decoder: codecs.IncrementalDecoder) -> bool:

@@ -142,7 +142,9 @@ class _Drawing:
         """Yield a group's lines: a run of its cores on each, devices and adapters beside them."""
         drawn = "".join(self._core(core & cpus) for core in self._node.cores if core & cpus)
         runs = [drawn[i : i + _RUN] for i in range(0, len(drawn), _RUN)]
-        label = f"    {name} {_short(cpuset.format(cpus))}"
+        listed = cpuset.format(cpus)
+        listed = listed if len(listed) <= _LIST else f"{listed[: _LIST - 2]}.."
+        label = f"    {name} {listed}"
         for run, beside in zip_longest(runs, self._beside(cpus), fillvalue=""):
             words = " ".join(run[i : i + _WORD] for i in range(0, len(run), _WORD))
             cores = f"{words:{_BESIDE - _CORES}}"
@@ -169,7 +171,3 @@ def _headed(title: str, beside: Sequence[str]) -> Iterator[str]:
     for name in beside or [""]:
         yield f"{title:{_BESIDE}}{name}".rstrip()
         title = ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LIST else f"{text[: _LIST - 2]}.."

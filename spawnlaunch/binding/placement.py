@@ -177,11 +177,14 @@ def of_mask(
         if near and not near & allowed:
             if tasks > 1:  # this task does not know the devices of the others
                 places = [each.local_cpus for each in node.devices if each.local_cpus]
+            why = ""
+            if near <= node.isolated:
+                isolated = cpuset.format(node.isolated)
+                why = f"{ISOLATED} keeps CPUs {isolated} from all that do not name them; "
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
                 f"({device.address}), whose CPUs are {cpuset.format(near)}: "
-                f"{_why_isolated(node) if near <= node.isolated else ''}start "
-                + nearer(node, environ, near, places)
+                f"{why}start {nearer(node, environ, near, places)}"
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
@@ -213,10 +216,6 @@ def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[
         f"{claims.named(ranks)}: the CPUs {isolated} are isolated ({ISOLATED}), and the kernel "
         f"moves no thread from one to another, so all threads of a rank stay on one; {cure}"
     ]
-
-
-def _why_isolated(node: hardware.Node) -> str:
-    return f"{ISOLATED} keeps CPUs {cpuset.format(node.isolated)} from all that do not name them; "
 
 
 def nearer(

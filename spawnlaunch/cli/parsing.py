@@ -50,8 +50,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
             fields[flag.field] = value
         elif value:  # a note about one of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
-    if fields.get("log_dir") == os.devnull:
-        notes += _without_files(fields)
+    if fields.get("log_dir") == os.devnull:  # under torchrun: no files, and all is shown
+        del fields["log_dir"]
+        streams = [fields.pop(name, None) for name in ("redirects", "tee")]
+        if any(map(any, filter(None, streams))):
+            notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
     kinds = [kind for field, kind in KINDS.items() if fields.pop(field, False)]
     if len(kinds) > 1:
         raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
@@ -122,18 +125,6 @@ def _read_flag(word: str, after: list[str]) -> flags.FlagValue:
             f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
         )
     return flag, text if equals else None, typed
-
-
-def _without_files(fields: dict[str, Any]) -> list[str]:
-    """Remove --log-dir /dev/null, with which torchrun keeps no files and shows everything.
-
-    Returns a note where --redirects or --tee lose their effect by that.
-    """
-    del fields["log_dir"]
-    streams = [fields.pop(name, None) for name in ("redirects", "tee")]
-    if not any(map(any, filter(None, streams))):
-        return []
-    return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
 
 
 def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:

@@ -85,7 +85,9 @@ def split(word: str) -> tuple[str, str, str]:
     if word[:2] in SHORT and word[2:3] not in ("", "="):
         return word[:2], "=", word[2:]
     name, equals, text = word.partition("=")
-    return _whole(name.replace("_", "-")), equals, text
+    name = name.replace("_", "-")
+    longer = [] if name in flags.SPELLINGS or name in FLAGS else beginning(name)
+    return longer[0] if len(longer) == 1 else name, equals, text
 
 
 def beginning(name: str) -> list[str]:
@@ -97,12 +99,6 @@ def beginning(name: str) -> list[str]:
     if not name.startswith("--") or len(name) == 2:
         return []
     return [each for each in TORCHRUN if each.startswith(name)]
-
-
-def _whole(name: str) -> str:
-    """The only name of torchrun's flags that begins with `name`; else the name itself."""
-    found = [] if name in flags.SPELLINGS or name in FLAGS else beginning(name)
-    return found[0] if len(found) == 1 else name
 
 
 # Variables
@@ -130,7 +126,9 @@ def flags_of_variables(
 
 
 def _exported(environ: Mapping[str, str]) -> Iterator[flags.FlagValue]:
-    read_by_world = _of_a_pod(environ)
+    # The variables that Kubeflow gave this process, which `world` reads.
+    is_pod = all(environ.get(name) for name in POD) and not any(map(environ.get, CLOSER))
+    read_by_world = OF_A_POD if is_pod else ()
     for long_name in TORCHRUN:
         name = variable(long_name)
         value = environ.get(name, "")
@@ -145,12 +143,6 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.FlagValue]:
             )
         elif int(value):
             yield found, None, name
-
-
-def _of_a_pod(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the variables that Kubeflow gave this process, which `world` reads."""
-    is_pod = all(environ.get(name) for name in POD)
-    return OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
 
 
 def variable(long_name: str) -> str:

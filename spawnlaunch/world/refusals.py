@@ -28,20 +28,14 @@ OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
     """Return the user's command line with the flags `more`, and without the flags `without`."""
     flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
-    if sys.argv[0] == CALLED:
-        return _called(flags, *sys.argv[1:3])
+    if sys.argv[0] == CALLED:  # by spawnlaunch.launch
+        # Not the file of --result, which spawnlaunch.launch itself has named.
+        pairs = (flag.strip("-").partition("=") for flag in flags if sys.argv[2] not in flag)
+        keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
+        return f"python SCRIPT with launch({', '.join(('...', *keywords))})"
     # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
     launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     return join([*launcher, *flags, *words_of(request.program)])
-
-
-def _called(flags: list[str], caller: str, directory: str) -> str:
-    """Return the command line of the process that called spawnlaunch.launch, and its new call."""
-    words = (proc.read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
-    # Not the file of --result, which spawnlaunch.launch itself has named.
-    pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
-    keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
-    return f"{join(words)} with launch({', '.join(('...', *keywords))})"
 
 
 def on_this_machine(request: Request) -> str:
