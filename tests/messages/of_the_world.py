@@ -57,7 +57,7 @@ MASTER = [
     Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "use --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
     Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "use --master-addr HOST", f"{BY_HAND} x.py"),
     Row("--master-port 5 x.py", "exports no rank 0 host here", "Hydra", "use --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
-    Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "use --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
+    Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "rank 0 may be on any host of the step", "use --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
     Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "use --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
     Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "use --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
     Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint has b", "leave one of the two out", "--rdzv-endpoint b x.py"),
