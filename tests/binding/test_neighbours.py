@@ -49,7 +49,7 @@ def test_each_task_draws_its_cores_and_those_of_the_others(
         text = explained(root, rank, *mask, CUDA_VISIBLE_DEVICES=devices, **more)
         expected = "".join(str(i) * 2 if i == rank else other * 2 for i in range(4))
         assert drawn(text).replace(" ", "") == expected
-        assert ("other tasks" in text) == (other == "+")
+        assert ("left to the other tasks" in text) == (other == "+")
 
 
 def test_tasks_get_the_cores_that_workers_of_a_launcher_get(tmp_path: Path) -> None:
