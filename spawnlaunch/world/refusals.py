@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Collection
 from shlex import join
+from shutil import which
 
 from spawnlaunch.base import errors
-from spawnlaunch.cli.flags import Request, words_of
+from spawnlaunch.cli.flags import SCRIPT, Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
@@ -33,8 +34,10 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
         pairs = (flag.strip("-").partition("=") for flag in flags if sys.argv[2] not in flag)
         keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
         return f"python SCRIPT with launch({', '.join(('...', *keywords))})"
-    # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
+    # How this launcher was called: `python -m spawnlaunch`, or `python PATH/spawnlaunch`.
     launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    if len(launcher) == 2 and which(SCRIPT) == launcher[1]:
+        launcher = [SCRIPT]
     return join([*launcher, *flags, *words_of(request.program)])
 
 
