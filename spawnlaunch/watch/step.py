@@ -1,6 +1,6 @@
 """A table of several nodes: `top` in a Slurm step asks each of its nodes, and merges the answers.
 
-    srun --jobid J --overlap python -m spawnlaunch.top --once
+    srun --jobid J --overlap spawnlaunch top --once
 
 The first task starts one more step, with a task on each node that looks at the ranks of the job
 there, and writes its samples to its stdout, which Slurm brings to this process only; the other
@@ -59,7 +59,7 @@ def of(environ: identity.Environ) -> Step | None:
     step = slurm.Step(environ)
     if not step.is_present():
         return None
-    rank, size, host, names = step.rank(), step.world_size(), step.own_host(), step.node_names()
+    rank, size, host, names = step.rank(), step.world_size(), step.host_name(), step.node_names()
     if not (rank and size and host and names) or size.value == 1:
         return None
     return Step(rank.value == 0, host.value, names.value, environ)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.cli import flags, parsing, slips
+from spawnlaunch.cli import flags, parsing, slips, torchrun
 from spawnlaunch.cli.flags import Program
-from spawnlaunch.cli.torchrun import names
 from tests.support.launching import WORKERS, clean_environ, launch, run
 from tests.support.processes import until
 from tests.support.watching import launched
@@ -75,12 +74,12 @@ def test_without_a_word_there_is_a_short_help():
     [
         (
             ["--on-hang=kill"],
-            ["--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"],
+            ["--on-hang kill does nothing without --hang-timeout SECONDS"],
         ),
         (["--on-hang=kill", "--hang-timeout=9"], []),
         (
             ["--restart-window=9"],
-            ["--restart-window without --max-restarts N: nothing is started anew"],
+            ["--restart-window does nothing without --max-restarts N"],
         ),
         (["--no-restart-status=9", "--max-restarts=1"], []),
     ],
@@ -157,7 +156,7 @@ def test_a_flag_of_another_launcher_is_answered_by_what_to_type_for_it(words: st
 
 
 def test_every_flag_of_another_launcher_is_none_of_ours():
-    assert [name for name in slips.OF_OTHERS if names.flag(name)] == []
+    assert [name for name in slips.OF_OTHERS if torchrun.flag(name)] == []
 
 
 @pytest.mark.parametrize("flags", ["--nproc 2", "--nproc 2 --"])
@@ -178,6 +177,12 @@ def test_help_is_a_page_on_stdout_as_wide_as_the_terminal(columns: str, widest: 
     assert widest - 3 <= max(map(len, done.stdout.splitlines())) <= widest
 
 
+def test_the_short_help_names_all_flags_on_a_screen():
+    shown = launch("-h", environ=clean_environ(COLUMNS="80")).stdout
+    assert {flag.name for flag in flags.FLAGS} <= set(re.findall(r"-[-\w]+", shown))
+    assert len(shown.splitlines()) <= 42
+
+
 def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
     said = launch("--help").stdout
     words = set(re.findall(r"-[-\w]+", said))
@@ -188,7 +193,7 @@ def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "completion", "m", "no_python"}
-    not_typed = {"given", "sources", "notes", "prefix_template"}
+    not_typed = {"typed_flags", "sources", "notes"}
     fields = {*flags.Request._field_defaults} - not_typed
     assert {flag.field for flag in flags.FLAGS} - no_field == fields
 

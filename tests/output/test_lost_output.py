@@ -76,7 +76,7 @@ def test_what_is_lost_shows_in_the_status_unless_workers_fail(
 def test_a_full_disk_ends_a_log_file_and_not_the_worker(nproc: int, tmp_path: Path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "stdout.log").symlink_to("/dev/full")
-    done = shell("", "--nproc", nproc, "--no-prefix", "--log-dir", tmp_path / "{rank}", *SPEAK)
+    done = shell("", "--nproc", nproc, "--prefix=never", "--log-dir", tmp_path / "{rank}", *SPEAK)
     assert done.returncode == os.EX_IOERR
     assert by_workers(done.stdout) == ["said by 0", "said by 1"][:nproc]
     assert f"cannot write to {tmp_path}/0/stdout.log: {FULL};" in done.stderr
@@ -110,7 +110,7 @@ def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
         told = tmp_path / "err"
         while not told.read_text():
             time.sleep(0.1)
-        assert "nobody has read our stdout for 0.5 s; workers wait" in told.read_text()
+        assert "our stdout has not been read for 0.5 s; workers wait" in told.read_text()
         stdout, _ = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 0
     assert len(stdout) == 2 * 1500000 * 6

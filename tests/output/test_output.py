@@ -60,7 +60,7 @@ def kept(directory: Path) -> dict[str, str]:
         [
             (("--nproc", 2), {0: "[0] ", 1: "[1] "}),
             (("--nproc", 1), {0: ""}),
-            (("--nproc", 2, "--no-prefix"), {0: "", 1: ""}),
+            (("--nproc", 2, "--prefix=never"), {0: "", 1: ""}),
             ((*NODE_1, "--nproc", 2), {2: f"[{HERE}:2] ", 3: f"[{HERE}:3] "}),
             ((*NODE_1, "--nproc", 1), {1: f"[{HERE}:1] "}),
         ],
@@ -98,7 +98,7 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     theirs.close()
     ours.close()
     assert launcher.returncode == 128 + 15
-    assert "nobody read our stdout: dropped" in stderr
+    assert "our stdout was not read: dropped" in stderr
 
 
 @pytest.mark.parametrize("fd", mostly_full([1, 2]))
@@ -114,7 +114,7 @@ def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd:
         assert launcher.returncode == {1: 0, 2: os.EX_IOERR}[fd]
         if fd == 1:
             written = 2 * sum(len(f"rank 0 line {n} {'x' * (n % 90)} end\n") for n in range(3000))
-            dropped = r"spawnlaunch: nobody read our stdout: dropped the last (\d+) bytes that "
+            dropped = r"spawnlaunch: our stdout was not read: dropped the last (\d+) bytes that "
             found = re.fullmatch(rf"{dropped}workers wrote\n", stderr)
             assert found, stderr
             assert written - 3 * 65536 < int(found[1]) < written
@@ -139,7 +139,7 @@ def test_what_the_other_stream_says_while_a_bar_stands_begins_below_it():
 
 
 BOTH = (("stdout", "said"), ("stderr", "also"))
-OF_NODE_1 = (*NODE_1, "--no-prefix")
+OF_NODE_1 = (*NODE_1, "--prefix=never")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ OF_NODE_1 = (*NODE_1, "--no-prefix")
     ],
 )
 def test_files_keep_what_flags_name(flags, place: str, shown, files, tmp_path: Path):
-    words = ("--nproc", 2, "--no-prefix", "--log-dir", tmp_path / place, "--rdzv-id", "run")
+    words = ("--nproc", 2, "--prefix=never", "--log-dir", tmp_path / place, "--rdzv-id", "run")
     done = as_users_do(*words, *flags, *SPEAK)
     assert said(done.stdout) == [f"said by {rank}" for rank in shown], done.stderr
     assert kept(tmp_path) == {
