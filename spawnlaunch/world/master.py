@@ -62,11 +62,9 @@ def choose_address(
         by_flags.reverse()  # launchers meet at the endpoint; here all are on one node
     fact = identity.first([*by_flags, evidence.manager.master_addr(), inherited, derived])
     if fact is None:
-        why = "nothing here names the host of node rank 0"
-        if evidence.manager.kind != identity.NONE:
-            question = "rank_0_host" if mode == identity.TASK else "node_0_host"
-            why = evidence.manager.why_silent(question)
-        raise errors.UsageError(f"{why}; use --master-addr HOST, the same everywhere")
+        raise errors.UsageError(
+            f"{_why_no_host(mode, evidence)}; use --master-addr HOST, the same everywhere"
+        )
     # A list of several addresses stays as it is in local mode: host.check_address replaces it.
     is_list = mode == identity.LOCAL and len(str(fact.value).split()) > 1
     if fact.source in evidence.environ and not is_list:
@@ -152,6 +150,17 @@ def port_of(job: str) -> int:
 def _hash(text: str) -> int:
     """Return a number that is the same in every process, unlike ``hash``; 0 for an empty text."""
     return int.from_bytes(text.encode(errors="surrogateescape"), "little")
+
+
+def _why_no_host(mode: str, evidence: identity.Evidence) -> str:
+    """Return why no host of rank 0 is known; an inherited MASTER_ADDR was not kept."""
+    inherited_address = evidence.environ.get("MASTER_ADDR", "").strip()
+    other = "several addresses, this machine's own, or another launcher's"
+    others = f", and MASTER_ADDR={inherited_address} is {other}" if inherited_address else ""
+    if evidence.manager.kind == identity.NONE:
+        return f"nothing here names the host of node rank 0{others}"
+    question = "rank_0_host" if mode == identity.TASK else "node_0_host"
+    return evidence.manager.why_silent(question) + others
 
 
 def _agreed(
