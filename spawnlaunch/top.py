@@ -99,7 +99,7 @@ def _complained(complaint: str) -> int:
 
 def _looked(sampler: usage.Sampler, waits: waiting.Inquiry) -> list[usage.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
-    waits.ask(sampler.sample())
+    waits.start_if_due(sampler.sample())
     time.sleep(BETWEEN_S)
     waits.finish()
     return sampler.sample()
@@ -111,7 +111,7 @@ def _print(
     samples = waits.shown(samples)
     histories = notes.Histories()
     histories.add(samples)
-    found = notes.together(waits.findings(), histories.notes())
+    found = notes.merged(waits.findings(), histories.notes())
     if options.json:
         rows = [one.as_dict() for one in samples]
         rows += [{"launch": name, **one._asdict()} for name in found for one in found[name]]

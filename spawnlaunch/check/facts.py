@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     device_address: str | None
     device_cpus: str | None  # CPUs next to the device; None where unknown
     device_numa: int | None
-    devices_seen: int  # that the environment shows
+    visible_devices: int  # that the environment shows
     cpus_at_start: str  # the mask before torch was imported
     cpus: str  # the main thread's mask afterwards
     threads: tuple[str, ...]  # the different masks of all threads, the main thread's first
@@ -56,7 +56,7 @@ class Facts(NamedTuple):
     omp_threads: int  # the threads that torch computes with, or is told to, which torch may cut
     threads_by: tuple[str, ...]  # the variables that tell it to compute with more than the mask has
     launched: bool  # by this package's launcher
-    given: str  # the CPUs that its launcher divides; without one, the mask at the start
+    divided_cpus: str  # the CPUs that its launcher divides; without one, the mask at the start
     by_default: str  # the CPUs that the launcher, without flags, gives this rank of them
     default_cores: int  # the physical cores in that
     best_cores: int  # those that it would give this rank if all CPUs were allowed
@@ -135,23 +135,23 @@ def derive(
 ) -> Facts:
     """The facts of a rank: the properties of its process, and what it could have on this node."""
     now = parsed(its.cpus)
-    seen = visible.visible(node, environ)
-    device = seen.device_of(local_rank)
+    shown = visible.visible(node, environ)
+    device = shown.device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
     divided = environ.get(cpuset.NODE_CPUS) if launched else None
-    given = parsed(its.cpus_at_start if divided is None else divided)
-    there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
-    near = local & there.cpus_to_share if local else given
+    to_divide = parsed(its.cpus_at_start if divided is None else divided)
+    there, tasks = node._replace(cpus_allowed=to_divide), _tasks(environ)
+    near = local & there.cpus_to_share if local else to_divide
     places = [each.local_cpus for each in node.devices if each.local_cpus]
-    by_default = _by_default(there, seen, local_rank, environ)
-    told = placement.threads_by_variable(environ)
+    by_default = _by_default(there, shown, local_rank, environ)
+    thread_variables = placement.threads_by_variable(environ)
     usual = node.cpus_online - node.isolated or node.cpus_online
     isolated = placement.isolated_near(node, places)
     suffices = count_cores(node, isolated) >= _size(local_rank, environ)
     whole = node._replace(cpus_allowed=node.cpus_online)
-    observed = its._replace(omp_threads=max(its.omp_threads, *told.values(), 0))
+    observed = its._replace(omp_threads=max(its.omp_threads, *thread_variables.values(), 0))
     return Facts(
         **observed._asdict(),
         rank=rank,
@@ -160,20 +160,20 @@ def derive(
         device_address=place.address if place else None,
         device_cpus=None if local is None else cpuset.format(local),
         device_numa=place.numa if place else None,
-        devices_seen=len(seen.devices),
+        visible_devices=len(shown.devices),
         cores=count_cores(node, now),
         cores_of_node=count_cores(node, usual),
         numa=cpuset.format(each.id for each in node.numa if each.cpus & now),
         memory_near=cpuset.format(
             each.id for each in node.numa if each.cpus & now and each.memory != 0
         ),
-        threads_by=tuple(name for name, number in told.items() if number > len(now)),
+        threads_by=tuple(name for name, number in thread_variables.items() if number > len(now)),
         launched=launched,
-        given=cpuset.format(given),
+        divided_cpus=cpuset.format(to_divide),
         by_default=cpuset.format(by_default),
         default_cores=count_cores(node, by_default),
-        best_cores=count_cores(node, _by_default(whole, seen, local_rank, environ)),
-        wider="" if given >= usual else placement.wider(there, environ, tasks),
+        best_cores=count_cores(node, _by_default(whole, shown, local_rank, environ)),
+        wider="" if to_divide >= usual else placement.wider(there, environ, tasks),
         nearer=placement.nearer(there, environ, tasks, local, places) if local and not near else "",
         isolated=f"with taskset -c {cpuset.format(isolated)}" if suffices else "",
         openmp=tuple(line.partition("=")[0] for line in placement.openmp_hazards(environ)),
@@ -187,28 +187,29 @@ def parsed(cpus: str) -> cpuset.CpuSet:
 
 
 def _by_default(
-    there: hardware.Node, seen: visible.Visible, local_rank: int, environ: Mapping[str, str]
+    there: hardware.Node, shown: visible.Visible, local_rank: int, environ: Mapping[str, str]
 ) -> cpuset.CpuSet:
     """The CPUs that the launcher gives this rank without any flag."""
     size = _size(local_rank, environ)
-    task = claims.TaskView(local_rank) if len(seen.devices) == 1 < size else None
+    task = claims.TaskView(local_rank) if len(shown.devices) == 1 < size else None
     if _is_launched(environ) and environment.MARK not in environ:
         world = identity.World(
             mode=identity.TASK, rank=local_rank, world_size=size, local_rank=local_rank,
             local_world_size=size, node_rank=None, nnodes=None, master_addr="", master_port=0,
             run_id="",
         )  # fmt: skip
-        around = tuple(managers.around(environ))
-        resolution = identity.Resolution(world, {}, (), (), environ, around=around)
+        resolution = identity.Resolution(
+            world, {}, (), (), environ, around=tuple(managers.around(environ))
+        )
         task = plan.view_of_task(there, resolution)
-    bindings = plan.plan(there, seen, size, task=task).bindings
+    bindings = plan.plan(there, shown, size, task=task).bindings
     return bindings[0 if task else local_rank].cpus
 
 
 def _size(local_rank: int, environ: Mapping[str, str]) -> int:
     """The number of ranks on this node."""
-    told = environ.get("LOCAL_WORLD_SIZE", "")
-    size = int(told) if reading.is_number(told) else _tasks(environ)
+    text = environ.get("LOCAL_WORLD_SIZE", "")
+    size = int(text) if reading.is_number(text) else _tasks(environ)
     return max(size, local_rank + 1)
 
 
@@ -267,7 +268,7 @@ def measure(node: hardware.Node, mine: Facts, environ: Mapping[str, str]) -> dic
         **_speed_of_cpus(),
         "nics": nics_of(node, mine.device, environ),
         "clock_s": _clock(mine.rank),
-        "surroundings": _surroundings(cpuset.parse(mine.given)),
+        "surroundings": _surroundings(cpuset.parse(mine.divided_cpus)),
     }
 
 
@@ -275,14 +276,14 @@ def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
     """The further measurements of --all."""
     device, hosts = device_of(local_rank), of_each(os.uname().nodename)
     shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
-    found: dict[str, Any] = {
+    measurements: dict[str, Any] = {
         "computes_on": str(device),
         "limits": {name: _limits(number) for name, number in LIMITS.items()}
         | {"shm": (shm.f_bavail * shm.f_frsize if shm else 0, None)},
     }
     if device.type != "cpu":
-        found["gflops"] = _rate(device, *_product(device)) / 1e9
-    return {**found, "sums": _sums(device, rank, hosts)}
+        measurements["gflops"] = _rate(device, *_product(device)) / 1e9
+    return {**measurements, "sums": _sums(device, rank, hosts)}
 
 
 def _speed_of_cpus() -> dict[str, float]:
@@ -297,10 +298,10 @@ def _speed_of_cpus() -> dict[str, float]:
         busy_s, _ = effort.busy_and_stolen_s(mask())
         began, ran_s = time.perf_counter(), time.process_time()
         rate = _rate(device, *work, QUICK_S) / 1e9 / threads
-        took_s, own_s = time.perf_counter() - began, time.process_time() - ran_s
+        took_s, used_s = time.perf_counter() - began, time.process_time() - ran_s
         now_s, _ = effort.busy_and_stolen_s(mask())
         if rate > mine:
-            mine, others = rate, max(0.0, (now_s or 0) - (busy_s or 0) - own_s) / took_s
+            mine, others = rate, max(0.0, (now_s or 0) - (busy_s or 0) - used_s) / took_s
         everyone = of_each(mine)
         if min(everyone) >= SLOW * median_high(everyone):
             break
@@ -341,9 +342,9 @@ def _product(device: torch.device) -> tuple[Callable[[], object], float]:
     """A matrix product that can be repeated, and its floating-point operations."""
     on_cpu = device.type == "cpu"
     side, kind = (CPU_SIDE, torch.float32) if on_cpu else (DEVICE_SIDE, torch.bfloat16)
-    one = torch.ones(side, side, device=device, dtype=kind)
-    other = torch.ones_like(one)
-    return lambda: torch.mm(one, one, out=other), 2.0 * side**3
+    matrix = torch.ones(side, side, device=device, dtype=kind)
+    product = torch.ones_like(matrix)
+    return lambda: torch.mm(matrix, matrix, out=product), 2.0 * side**3
 
 
 def _rate(
@@ -373,7 +374,7 @@ def _sums(device: torch.device, rank: int, hosts: Sequence[str]) -> dict[str, fl
     groups = [*((WITHIN, ranks) for ranks in of_host.values()),
               (BETWEEN, [ranks[0] for ranks in of_host.values()])]  # fmt: skip
     backend = dist.Backend.default_device_backend_map[device.type]
-    found = {}
+    rates = {}
     for name, ranks in groups:  # every rank has to make every group
         group = dist.new_group(ranks, backend=backend)
         if rank not in ranks or len(ranks) < 2:
@@ -385,8 +386,8 @@ def _sums(device: torch.device, rank: int, hosts: Sequence[str]) -> dict[str, fl
         for _ in range(SUMS):
             dist.all_reduce(numbers, group=group)
         _wait_for(device)
-        found[name] = SUMS * SUMMED / (time.perf_counter() - begun) / 1e9
-    return found
+        rates[name] = SUMS * SUMMED / (time.perf_counter() - begun) / 1e9
+    return rates
 
 
 def _clock(rank: int) -> float:
@@ -395,19 +396,19 @@ def _clock(rank: int) -> float:
     Of several questions the one with the quickest answer counts: rank 0 answered between two looks
     at this clock, and these are least apart.
     """
-    asked = torch.zeros(1, dtype=torch.float64)
+    message = torch.zeros(1, dtype=torch.float64)
     best = (float("inf"), 0.0)
     for other in range(1, dist.get_world_size()):
         for _ in range(ROUNDS):
             if rank == 0:
-                dist.recv(asked, src=other)
+                dist.recv(message, src=other)
                 dist.send(torch.tensor([time.time()], dtype=torch.float64), dst=other)
             elif rank == other:
                 before = time.time()
-                dist.send(asked, dst=0)
-                dist.recv(asked, src=0)
+                dist.send(message, dst=0)
+                dist.recv(message, src=0)
                 after = time.time()
-                best = min(best, (after - before, (before + after) / 2 - float(asked)))
+                best = min(best, (after - before, (before + after) / 2 - float(message)))
     return best[1]
 
 
