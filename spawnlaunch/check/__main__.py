@@ -122,21 +122,22 @@ def _gather(
     """The facts of all ranks, in their order, and the ranks' measurements."""
     import torch.distributed as dist
 
-    from spawnlaunch.check import facts, rules
+    from spawnlaunch.check import measurements, rules
 
     environ = dict(os.environ)
-    if not rules.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
+    if not rules.are_there(GLOO, environ.get(GLOO) or "lo", measurements.interfaces()):
         os.environ.pop(GLOO, None)  # a verdict says so; without it the ranks can meet
     dist.init_process_group("gloo")
-    measurements = {"rank": mine.rank, "host": mine.host, **facts.measure(node, mine, environ)}
+    measured: dict[str, Any] = {"rank": mine.rank, "host": mine.host}
+    measured |= measurements.measure(node, mine, environ)
     if with_all:
-        measurements |= facts.measure_all(mine.rank, mine.local_rank)
-    gathered = facts.of_each((mine, measurements))
+        measured |= measurements.measure_all(mine.rank, mine.local_rank)
+    gathered = measurements.of_each((mine, measured))
     # From now on each rank ends by itself, though others have ended with a fault before it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     dist.barrier()
     dist.destroy_process_group()
-    return [its for its, _ in gathered], [measured for _, measured in gathered]
+    return [its for its, _ in gathered], [its for _, its in gathered]
 
 
 def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding import placement
-from spawnlaunch.check.facts import BETWEEN, NETWORK, SLOW, WITHIN, Facts, parsed
+from spawnlaunch.check.facts import Facts, parsed
+from spawnlaunch.check.measurements import BETWEEN, NETWORK, SLOW, WITHIN
 from spawnlaunch.hang.groups import ranks_of
 
 # Of these FAIL alone is status 1. A note describes the machine, and is no fault of the launch.
