@@ -152,7 +152,7 @@ def _ending_lines(story: Story) -> list[str]:
     ]
     lines += [
         f"{file}: {count} line{'s' * (count > 1)} cannot be read."
-        for file, count in story.lost.items()
+        for file, count in story.unreadable.items()
     ]
     ends = story.of_kind("end")
     if not ends or ends[-1]["status"] == 0:
