@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.launchers import Launcher, launchers
 from benchmarks.processes import ENOUGH_S, finish, lines, seconds_to, start
-from benchmarks.report import Goal, Section, Times, cell, goal, share
+from benchmarks.report import Goal, Section, cell, goal
 from benchmarks.turns import turns
 
 ROUNDS = 7
@@ -93,7 +93,7 @@ def measure(options: Namespace) -> Section:
         first line of the last worker; from the death of one worker of 8 to the end of the launcher;
         memory (PSS) of the launcher and its helpers with 8 workers.""",
         ["launcher", *columns],
-        list(rows([launcher.name for launcher in rivals], columns, times)),
+        [[each.name, *(cell(times[each.name, column]) for column in columns)] for each in rivals],
         list(goals(times)),
     )
 
@@ -111,19 +111,6 @@ DEATH, MEMORY = "death to end, ms", "memory, MiB"
 
 def _start(n: int) -> str:
     return f"start of {n}, ms"
-
-
-def rows(names: list[str], columns: list[str], times: Taken) -> Iterator[list[str | Times]]:
-    """Yield rows of the launchers, then of spawnlaunch's share of each other one."""
-    for name in names:
-        yield [name, *(cell(times.get((name, column), [])) for column in columns)]
-    base = names[0]
-    for other in names[1:]:
-        ratios = []
-        for column in columns:
-            mine, others = times.get((base, column)), times.get((other, column))
-            ratios.append(f"{share(mine, others).ratio:.3f}" if mine and others else "")
-        yield [f"{base} / {other}", *ratios]
 
 
 def flags(parser: ArgumentParser) -> None:

@@ -376,14 +376,14 @@ def _write_into(path: str, data: bytes, flags: int) -> None:
         fd = machine.open(path, flags)
     except OSError as error:
         if error.errno == errno.ENXIO:  # of a FIFO (fifo(7))
-            raise OSError(errno.ENXIO, "nobody reads it") from None
+            raise OSError(errno.ENXIO, "no process reads it") from None
         raise
     try:
         poller = machine.poll()
         poller.register(fd, select.POLLOUT)
         while data:
             if not events.patient_poll(poller, PATIENCE_S):
-                raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
+                raise OSError(errno.ETIMEDOUT, "no process reads it to the end")
             with suppress(BlockingIOError):  # another one was quicker
                 data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
     finally:

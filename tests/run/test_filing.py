@@ -95,7 +95,7 @@ def test_a_FIFO_that_nobody_reads_does_not_hold_the_launcher(tmp_path: Path):
     os.mkfifo(path)
     done = launch("--nproc", 1, "--result", path, "--no-python", "true")
     assert done.returncode == os.EX_IOERR
-    assert f"cannot write --result {path}: nobody reads it" in done.stderr
+    assert f"cannot write --result {path}: no process reads it" in done.stderr
 
 
 def test_the_file_that_stdout_goes_to_is_added_to(tmp_path: Path):
