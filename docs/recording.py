@@ -66,11 +66,7 @@ class Scene(NamedTuple):
 
 
 SCENES = (
-    Scene(
-        "spawnlaunch --nproc 2 check",
-        r"No problems found|\d (warning|fault)",
-    ),
-    Scene("spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
+    Scene("spawnlaunch --nproc 2 broken.py; echo status $?", "^status 1"),
     Scene("cat slow.py; spawnlaunch --nproc 2 --quiet slow.py &", r"^\[1\] \d", 4.0),
     Scene(
         "spawnlaunch top slow.py",
@@ -202,9 +198,9 @@ def film(screens: Sequence[Screen]) -> str:
             f"{over:.3f}%{{opacity:{int(line.end == end)}}}100%{{opacity:{int(line.end == end)}}}}}"
             f".k{number}{{animation-name:k{number}}}"
         )
-        last = " last" if line.end == end else ""
-        texts.append(f'<g class="f k{number}{last}">{drawn(line.row, line.line)}</g>')
-    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}")
+        still = " still" * (line.begin == 0)  # the failure
+        texts.append(f'<g class="f k{number}{still}">{drawn(line.row, line.line)}</g>')
+    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.still{opacity:1}}")
     return svg(ROWS, "a launch, a failure that is named, and top", texts, rules)
 
 

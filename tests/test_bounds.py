@@ -46,12 +46,6 @@ def test_more_workers_or_hosts_than_there_can_be(words: str, environ: dict[str, 
     assert said in one_line(*words.split(), REPORTER, **environ)
 
 
-def test_a_step_of_a_thousand_million_hosts_knows_its_first():
-    nodes = {"SLURM_STEP_NODELIST": "n[1-1000000000]", "MASTER_PORT": "23456"}
-    done = launch("--explain", REPORTER, environ=clean_environ(**{**SLURM_TASK, **nodes}))
-    assert "master_addr       n1 " in done.stdout, done.stderr
-
-
 def test_a_root_without_a_name_is_no_directory():
     assert "--sysfs-root ''" in one_line("--explain", "--sysfs-root", "", REPORTER)
 

@@ -71,7 +71,7 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], may_exec: 
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
     # Ranks without a device of their own measure on the CPU.
-    fixed = "--quiet --no-prefix --oversubscribe --bind none"
+    fixed = "--quiet --prefix=never --oversubscribe --bind none"
     bench = ["-m", "spawnlaunch.bench", *threads, *watched, *argv]
     words = [*fixed.split(), *count, *bench]
     if not may_exec:

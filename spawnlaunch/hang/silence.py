@@ -90,7 +90,11 @@ class HangHelp(observer.Observer):
             quiet_s = max(0.0, min(machine.running_s() - self._since, self._output.silent_s))
         if quiet_s < self._limit_s or not self._is_for_the_end:
             return quiet_s
-        held = {rank: pid for rank, pid in self._supervisor.pids().items() if proc.is_held(pid)}
+        held = {
+            rank: pid
+            for rank, pid in self._supervisor.pids().items()
+            if proc.is_stopped_by_debugger(pid)
+        }
         if held:
             self._print_why_not(held, "is held by a debugger")
             self._since = self._stopped_at = machine.running_s() - self._limit_s / 2
