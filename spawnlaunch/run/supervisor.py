@@ -7,13 +7,13 @@ decides the actions that follow, and calls this file or `processes`, which has t
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, reading, signals
 from spawnlaunch.base.signals import signal
-from spawnlaunch.node import cgroup
+from spawnlaunch.node import cgroup, proc
 from spawnlaunch.outcome import endings, evidence, failures
 from spawnlaunch.run import decisions, processes
 from spawnlaunch.run.tree import Tree, why_unkillable
@@ -63,7 +63,6 @@ class Supervisor:
         self._image: preload.Image | None = None  # of --preload
         self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
-        self._stops: processes.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_end_requested = False  # whether a signal or a time limit has asked for the end
@@ -196,8 +195,7 @@ class Supervisor:
                 self._signalled(rules.guard_signalled if is_guard else rules.signalled, signum)
             if signum == signal.SIGTSTP:
                 machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
-        if self._processes.a_child_changed() or self._stops:
-            self._stop_help().read_changes()
+        self._processes.look_at_children()
 
     def _read_launcher(self, pipe: int) -> None:
         """Handle the signals that the launcher has got, and its end."""
@@ -224,20 +222,13 @@ class Supervisor:
         for observer in self._observers:
             observer.stacks_shown(report)
 
-    def stopped(self) -> Mapping[int, int]:
+    def stopped(self) -> dict[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
-        return self._stops.workers() if self._stops else {}
+        return {rank: pid for rank, pid in self.pids().items() if proc.is_stopped(pid)}
 
     def pids(self) -> dict[int, int]:
         """The pids of the workers that run, by their ranks."""
         return {rank: running.pid for rank, running in self._processes.by_rank.items()}
-
-    def _stop_help(self) -> processes.Stops:
-        if self._stops is None:
-            self._stops = processes.Stops(
-                self.loop, self._processes, lambda: self.rules, self.resumed
-            )
-        return self._stops
 
     def _limit_reached(self) -> None:
         if self.rules.stage == decisions.STOPPING:
@@ -326,7 +317,7 @@ class Supervisor:
         return self.rules.is_end_requested
 
     def _follow(self) -> bool:
-        """Act after a turn of the loop; the result is whether the launch's time stands."""
+        """Act after a turn of the loop; the result is whether every grace stands."""
         if self.launch.limit_s is not None:
             was_requested, self._was_end_requested = (
                 self._was_end_requested,
@@ -334,4 +325,4 @@ class Supervisor:
             )
             if self._was_end_requested and not was_requested:
                 self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        return bool(self._stops or self.rules.is_suspended) and self._stop_help().update()
+        return self.rules.is_suspended and self.rules.stage != decisions.KILLING
