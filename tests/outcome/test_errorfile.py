@@ -48,7 +48,7 @@ BAD = {
     "fifo": "os.mkfifo(path)",
     "endless": "os.symlink('/dev/zero', path)",
     "deep directory": (
-        "os.mkdir(path); os.chdir(path); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+        "os.mkdir(path); os.chdir(path); [(os.mkdir('d'), os.chdir('d')) for _ in range(300)]"
     ),
 }
 
