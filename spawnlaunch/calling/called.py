@@ -47,7 +47,8 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
         return status
     finally:
         if os.getppid() != caller:
-            files.remove_tree(directory)
+            with suppress(OSError):
+                files.remove_tree(directory)
 
 
 def _has_no_outcome(directory: str, worker: launches.Worker) -> bool:
