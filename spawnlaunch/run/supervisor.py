@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import errors, events, machine, reading, signals
+from spawnlaunch.base import events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup, proc
 from spawnlaunch.outcome import endings, evidence, failures
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 ARE_YOU_THERE = 0  # it is to be read, and asks for nothing
 SETTLED_S = 1.0  # in which the workers need the processors to start
-ALIKE_S = 1.0  # in which all ranks meet the error of a wrong command line that the first has met
 
 
 class Supervisor:
@@ -66,7 +65,6 @@ class Supervisor:
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_end_requested = False  # whether a signal or a time limit has asked for the end
-        self._deferred_line = ""  # of a failure that all ranks may share
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
@@ -105,7 +103,7 @@ class Supervisor:
             gc.enable()
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached, self._print_deferred):
+        for call in (self._time_up, self._settled, self._limit_reached):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -266,23 +264,13 @@ class Supervisor:
         words = endings.announced(
             event, sorted(rules.running), self.launch, rules.announced_grace_s
         )
-        target = self.launch.request.program.target
-        failed_with = event.code if not isinstance(event, str) and event.kind == "failure" else 0
-        if failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
-            # All may come to it, and then one line says it.
-            self._deferred_line = words
-            self.loop.alarm(self._print_deferred, ALIKE_S)
-        else:
-            self.output.say([words])
+        self.output.say([words])
         self.note("said", what=event if isinstance(event, str) else event.kind, words=words)
 
     def note(self, kind: str, **values: object) -> None:
         """Pass on to the observers what the launcher says about the launch."""
         for observer in self._observers:
             observer.noted(kind, **values)
-
-    def _print_deferred(self) -> None:
-        self.output.say([self._deferred_line])
 
     def show_stacks(self, ranks: frozenset[int], is_silent: bool = False) -> None:
         heading = ""
