@@ -62,7 +62,7 @@ class Processes:
     for each end. The usage of a worker with status 0 is read for --result and --record only.
 
     The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
-    Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
+    Decisions.exited (the others are told to end) -> endings.judged -> Decisions.failed (which
     failure was the first). Once all have ended, the way of the status: Cause.status ->
     Supervisor.run -> guard.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
     -> entry.main, which exits.

@@ -14,7 +14,7 @@ from spawnlaunch import output
 from spawnlaunch.base import events, machine, reading, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup, proc
-from spawnlaunch.outcome import endings, evidence, failures
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, processes
 from spawnlaunch.run.tree import Tree, why_unkillable
 from spawnlaunch.workers import launches, starting
@@ -248,7 +248,7 @@ class Supervisor:
         # The failure of a worker alone is the first, without looking for evidence.
         if exited.code and (self.exits[1:] or self.rules.running or self._has_gang):
             host = self.launch.hostname
-            self.exits[-1], failure = evidence.judged(exited, host, self.kills_before)
+            self.exits[-1], failure = endings.judged(exited, host, self.kills_before)
             if failure:
                 self.rules.failed(failure)
                 for observer in self._observers:
