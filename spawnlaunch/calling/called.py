@@ -25,7 +25,7 @@ from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
 from spawnlaunch.run import unable
-from spawnlaunch.workers import files, launches
+from spawnlaunch.workers import launches
 
 
 def main(caller: int, directory: str, argv: list[str]) -> int:
@@ -48,7 +48,7 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
     finally:
         if os.getppid() != caller:
             with suppress(OSError):
-                files.remove_tree(directory)
+                machine.remove_tree(directory)
 
 
 def _has_no_outcome(directory: str, worker: launches.Worker) -> bool:

@@ -16,7 +16,7 @@ from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
 from spawnlaunch.run import decisions
-from spawnlaunch.run.tree import Tree, exit_code, not_reaped
+from spawnlaunch.run.tree import Tree, exit_code
 from spawnlaunch.workers import environment, launches, starting
 
 TYPE_CHECKING = False
@@ -82,7 +82,6 @@ class Processes:
         self._dead: list[Dead] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
         self._first_signals: dict[int, FirstSignal] = {}  # by rank, of those sent to end it
-        self._zombies: list[int] = []  # that a tracer keeps us from reaping
 
     def start(
         self, workers: Sequence[launches.Worker], become: starting.BecomeWorker,
@@ -92,7 +91,7 @@ class Processes:
 
         Caught signals wait until all are there.
         """
-        self._former_sessions, self._well, self._zombies = set(), set(), []
+        self._former_sessions, self._well = set(), set()
         self._sent, self._first_signals = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
@@ -143,8 +142,6 @@ class Processes:
         """Stop waiting: no worker runs any more."""
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_at_orphans, None)
-        if self._zombies:
-            self._output.say(not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """The running workers of these ranks, in their order."""
@@ -244,7 +241,6 @@ class Processes:
                 (pid, status), used = machine.waitpid(running.pid, os.WNOHANG), None
             if end is None and not pid:  # its tracer has not waited for it yet, and may never do
                 status = exit_code(running.pid)
-                self._zombies.append(running.pid)
             self._forget(running)
             self._note(running, os.waitstatus_to_exitcode(status), used=used)
 

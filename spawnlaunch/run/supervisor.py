@@ -48,7 +48,10 @@ class Supervisor:
     ) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
-        self.loop = events.Loop(self._follow)
+        # Every grace stands as long as the whole launch is stopped.
+        self.loop = events.Loop(
+            lambda: self.rules.is_suspended and self.rules.stage != decisions.KILLING
+        )
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
         self._has_gang = launch.resolution.gathering is not None
         needs_output = self._has_gang or bool(request.record)
@@ -64,7 +67,6 @@ class Supervisor:
         self.kills_before: cgroup.MemoryKills | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
-        self._was_end_requested = False  # whether a signal or a time limit has asked for the end
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
@@ -103,7 +105,7 @@ class Supervisor:
             gc.enable()
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached):
+        for call in (self._time_up, self._settled):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -228,10 +230,6 @@ class Supervisor:
         """The pids of the workers that run, by their ranks."""
         return {rank: running.pid for rank, running in self._processes.by_rank.items()}
 
-    def _limit_reached(self) -> None:
-        if self.rules.stage == decisions.STOPPING:
-            self._time_up()
-
     def _time_up(self) -> None:
         self._processes.reap_dead()  # a worker that has ended does not run any more
         if not self.rules.running:
@@ -303,14 +301,3 @@ class Supervisor:
     def is_end_requested(self) -> bool:
         """Whether a signal or a time limit has asked for the end of the attempt that runs now."""
         return self.rules.is_end_requested
-
-    def _follow(self) -> bool:
-        """Act after a turn of the loop; the result is whether every grace stands."""
-        if self.launch.limit_s is not None:
-            was_requested, self._was_end_requested = (
-                self._was_end_requested,
-                self.rules.is_end_requested,
-            )
-            if self._was_end_requested and not was_requested:
-                self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        return self.rules.is_suspended and self.rules.stage != decisions.KILLING

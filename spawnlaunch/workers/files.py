@@ -53,11 +53,7 @@ def open_log(route: launches.Route) -> int:
 
     The call does not wait for a reader of a FIFO, nor for a device.
     """
-    fd = opened(route.file or "", TO_ADD)
-    if stat.S_ISFIFO(machine.fstat(fd).st_mode):
-        machine.close(fd)
-        raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
-    return fd
+    return opened(route.file or "", TO_ADD)
 
 
 # The scratch directory
@@ -94,20 +90,15 @@ def remove_scratch(directory: str) -> None:
     """
     try:
         if machine.lstat(directory).st_uid == machine.geteuid():
-            remove_tree(directory)
+            try:
+                machine.rmdir(directory)
+            except OSError:  # most are empty
+                machine.remove_tree(directory)
     except FileNotFoundError:
         return
     except (OSError, RecursionError) as error:
         words = getattr(error, "strerror", None) or str(error)
         say.say([f"cannot remove {directory}: {words}; run rm -r {directory}"])
-
-
-def remove_tree(directory: str) -> None:
-    """Remove a directory with all that is in it. Raises OSError."""
-    try:
-        machine.rmdir(directory)
-    except OSError:  # most are empty
-        machine.remove_tree(directory)
 
 
 # The directories and files of the ranks are made before any worker is started: so an error about

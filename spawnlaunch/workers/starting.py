@@ -45,15 +45,15 @@ def complete(launch: launches.Launch) -> launches.Launch:
     result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if (result or error_file) and not launch.resolution.world.is_task:
         result, error_file = _files_of_launcher(launch, result, error_file)
-    grace_s, limit_s = request.grace_s, None
+    grace_s = request.grace_s
     default = launch.resolution.default_grace_s()
     if default and all(flag.name != "--grace" for flag, _, _ in request.given):
-        grace_s = limit_s = default.value
+        grace_s = default.value
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
-        logs=logs, notices=_notices(launch, lines), grace_s=grace_s, limit_s=limit_s,
+        logs=logs, notices=_notices(launch, lines), grace_s=grace_s,
         failure_grace_s=failure_s, result=result, error_file=error_file,
     )  # fmt: skip
 
@@ -87,14 +87,6 @@ def _files_of_launcher(
     if why:
         raise errors.UsageError(f"--result {launch.request.result}: {why}")
     return result, error_file
-
-
-def _is_ours(directory: str) -> bool:
-    """Whether the scratch directory is still there: a cleaner of TMPDIR may have taken it."""
-    try:
-        return machine.lstat(directory).st_uid == machine.geteuid()
-    except FileNotFoundError:
-        return False
 
 
 def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Worker]:
@@ -226,9 +218,7 @@ def prepare_files(
     Raises UsageError where that cannot be done.
     `scratch` is a new directory for this user alone; in task mode there is none.
     """
-    if restart and scratch and not _is_ours(scratch):
-        with suppress(OSError):  # `files.make_scratch` says why
-            files.make_directory(os.path.dirname(scratch))
+    if restart and scratch and not machine.isdir(scratch):  # a cleaner of TMPDIR may have taken it
         files.make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)

@@ -9,7 +9,6 @@ import pytest
 
 from spawnlaunch.base.errors import UsageError
 from spawnlaunch.workers import files
-from spawnlaunch.workers.launches import Route
 from tests.support.launching import ROOT, clean_environ, launch
 
 SOMEBODY = 1234
@@ -42,17 +41,6 @@ def test_every_file_and_directory_is_made_in_one_place():
         if not {name, name.partition("/")[0]} & apart:
             lines = [line for line in file.read_text().splitlines() if making.search(line)]
             assert not [line for line in lines if "files.opened(" not in line], name
-
-
-def test_a_FIFO_is_refused_and_not_waited_for(tmp_path: Path):
-    os.mkfifo(tmp_path / "stderr.log")
-    route = Route(str(tmp_path / "stderr.log"), True)
-    reader = os.open(tmp_path / "stderr.log", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(OSError, match="it is a FIFO, which keeps nothing"):
-        files.open_log(route)
-    os.close(reader)
-    with pytest.raises(OSError, match="No such device or address"):
-        files.open_log(route)
 
 
 def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
