@@ -65,11 +65,11 @@ WHOLE_S = 1.0  # the same for a time in whole seconds
 
 
 def announced(
-    what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
+    event: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
 ) -> str:
     """The line for what `Decisions` announces; `ranks` still run, and have `grace_s` to end."""
     grace, host = f"{grace_s:g} s", launch.hostname
-    match what:
+    match event:
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
@@ -82,12 +82,12 @@ def announced(
                 "and must be stuck in the kernel (a lost file system, a wedged driver); waiting "
                 "for it"
             )
-    assert not isinstance(what, str)
-    if what.kind == "failure":
-        return f"{what.in_words}; stopping {_ranks(ranks)}"
-    if what.kind == "gone":
-        return f"{what.in_words}: ended the workers"
-    return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
+    assert not isinstance(event, str)
+    if event.kind == "failure":
+        return f"{event.in_words}; stopping {_ranks(ranks)}"
+    if event.kind == "gone":
+        return f"{event.in_words}: ended the workers"
+    return f"{event.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
 
 
 def silence(stopped: Collection[int], launch: launches.Launch) -> str:
@@ -117,8 +117,8 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
         yield line
     width = len(str(max((exited.rank for exited in result.exits), default=0)))
     for exited in listed:
-        who = failures.worker(exited.rank, hostname, exited.pid, width)
-        yield f"  {who} {_end_of_other(exited)}"
+        named = failures.worker(exited.rank, hostname, exited.pid, width)
+        yield f"  {named} {_end_of_other(exited)}"
     if first:
         yield from _memory_of(first)
     elif cause and cause.oom:
@@ -289,9 +289,9 @@ def print_log_place(exited: failures.WorkerExit, patience_s: float = say.PATIENC
         say.say([f"the {name} of rank {exited.rank} is in {path}"], patience_s)
 
 
-# Evidence about a worker's failure: whether it was the worker's own, and when it began. torch's @record
-# writes the time of an exception into the error file, in whole seconds of the wall clock. The file is
-# written at once, so its own time is finer; but it may be another machine's.
+# Evidence about a worker's failure: whether it was the worker's own, and when it began. torch's
+# @record writes the time of an exception into the error file, in whole seconds of the wall clock.
+# The file is written at once, so its own time is finer; but it may be another machine's.
 
 
 def judged(
@@ -447,11 +447,11 @@ def _signal(code: int) -> str | None:
     return failures.signal_name(-code) if code < 0 else None
 
 
-def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
+def _write(record: dict[str, Any], path: str, name: str, indent: int | None = None) -> bool:
     """Write the file, whole or not at all; the result is whether it was written."""
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:
-        say.say([f"cannot write {what} {path}: {error.strerror}; name another file"])
+        say.say([f"cannot write {name} {path}: {error.strerror}; name another file"])
         return False
     return True

@@ -50,10 +50,10 @@ def kill_groups(processes: Iterable[proc.Process]) -> None:
     group is signalled as a whole: fork(2) gives no child to a process that is to die.
     """
     try:
-        own = machine.getsid(0)
+        session = machine.getsid(0)
     except OSError:  # refused: they are found one by one
         return
-    groups = {process.group for process in processes if process.session != own}
+    groups = {process.group for process in processes if process.session != session}
     for group in groups - {0, 1, machine.getpgrp()}:  # killpg(2) means others by 0 and 1
         signals.send(group, signal.SIGKILL, is_group=True)
 

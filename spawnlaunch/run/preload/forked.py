@@ -78,7 +78,7 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
     modules = launch.request.preload
     if not reading.are_threads(os.environ.get(environment.OMP, "")):
         os.environ[environment.OMP] = str(launch.plan.bindings[0].threads)
-    own = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
+    before = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
     _import(modules)
     reason = next(_objections(), None)
     if reason:
@@ -86,7 +86,7 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    inherited = frozenset(proc.open_fds()) - own  # the user's and the modules' files
+    inherited = frozenset(proc.open_fds()) - before  # the user's and the modules' files
     gc.freeze()  # what is in memory here stays where it is, on pages that all workers share
 
     def turn_into(worker: launches.Worker, signal_mask: Iterable[int]) -> NoReturn:
@@ -263,8 +263,8 @@ def status_of(leaving: SystemExit) -> int:
 
 def print_exception(error: BaseException) -> None:
     """Print the traceback without our frames, and those of the import system above the worker's."""
-    theirs = _user_part(error)
-    sys.excepthook(type(error), error.with_traceback(theirs), theirs)
+    user_part = _user_part(error)
+    sys.excepthook(type(error), error.with_traceback(user_part), user_part)
 
 
 def _user_part(error: BaseException) -> TracebackType | None:
