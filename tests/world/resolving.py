@@ -9,11 +9,12 @@ from spawnlaunch.cli import parsing
 from spawnlaunch.world.identity import Capacity, Resolution
 from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.support.launching import REPORTER
+from tests.support.slurm_variables import OWN_JOB
 
 HOSTNAME = "node1.cluster"
 # Node 1 of 2 of a step of Slurm with a launcher on each.
 STEP_OF_TWO = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_JOB_ID": OWN_JOB, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
     "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
     "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
     "SLURM_NODEID": "1", "SLURMD_NODENAME": "node1",

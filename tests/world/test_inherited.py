@@ -15,6 +15,7 @@ from tests.support.launching import (
     filed_reports,
     run,
 )
+from tests.support.slurm_variables import OWN_JOB
 from tests.world.resolving import explained, of_job, resolve
 
 REPLACED = "replaced what an outer launcher or a profile left: "
@@ -131,7 +132,8 @@ def test_an_exported_port_comes_before_one_that_slurm_has_reserved() -> None:
 
 
 def test_rank_0_says_that_an_address_is_not_its_own() -> None:
-    alone = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
+    first = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
+    alone = {**SLURM_TASK, **first, "SLURM_JOB_ID": OWN_JOB}
     found = explained("", {**alone, "MASTER_ADDR": "198.51.100.7"})
     assert found.world.master_addr == "198.51.100.7"
     (line,) = of_job(found)

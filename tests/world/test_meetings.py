@@ -7,9 +7,9 @@ import re
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from tests.world.resolving import STEP_OF_TWO as STEP
-from tests.world.resolving import resolve
+from tests.world.resolving import STEP_OF_TWO, resolve
 
+STEP = STEP_OF_TWO | {"SLURM_JOB_ID": "7"}  # nothing holds its port here
 THREE = STEP | {
     "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_NODELIST": "node[0-2]",
     "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
