@@ -107,6 +107,8 @@ def no_longer_grace(played: Played) -> Iterator[facts.Verdict]:
         for worker, told, killed in _told_and_killed(played, host):
             if killed.sender is not told.sender:
                 continue
+            if any(f.what == "stop" and to in host.launchers for _, f, to in played.happened):
+                continue  # every grace stands while the launch is stopped
             had_s = told.sender.could_run_s(told.when, killed.when)
             is_long = had_s > most_s + GRACE_LATE_S * facts.slowness(played)
             yield is_long and f"{worker} had {had_s:.3f} s of {most_s:g}"
