@@ -47,6 +47,8 @@ def _graces(played: Played, host: Host) -> Iterator[facts.Verdict]:
         had_s = told.sender.could_run_s(told.when, killed.when)
         is_short = had_s < grace_s * 0.99 - facts.UNSEEN_S * stops
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
+        is_stopped = grace_s > 0 and not worker.could_run_s(told.when, killed.when)
+        yield (is_stopped and f"{worker} could not run after it was told to end")
 
 
 def the_grace_is_said(played: Played) -> Iterator[facts.Verdict]:
