@@ -90,8 +90,8 @@ class HangHelp(observer.Observer):
         if debugged:
             self._print_reason(debugged, "is held by a debugger")
         elif self._stopped and self._stopped == before and not self._ends_job:
-            pids = " ".join(map(str, self._stopped.values()))
-            self._print_reason(self._stopped, f"is stopped; run kill -CONT {pids}")
+            listed = " ".join(map(str, self._stopped.values()))
+            self._print_reason(self._stopped, f"is stopped; run kill -CONT {listed}")
         if debugged or self._stopped != before:
             self._since = self._stopped_at = now
         elif self._stopped and self._ends_job:
