@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.report import machine
-from docs.generate import with_made
+from docs.generate import with_section
 from tests.culprit.launches import HERE, MOST_S, Case, case, environ, play, score
 from tests.support.ports import free_port
 
@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ])  # fmt: skip
     print(text)
     if options.write:
-        PAGE.write_text(with_made(PAGE.read_text(), "culprits", text))
+        PAGE.write_text(with_section(PAGE.read_text(), "culprits", text))
     return 0
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.launchers import Launcher, launchers
 from benchmarks.processes import ENOUGH_S, finish, lines, seconds_to, start
-from benchmarks.report import Goal, Section, Times, cell, goal, share
+from benchmarks.report import Goal, Section, cell, goal
 from benchmarks.turns import turns
 
 ROUNDS = 7
@@ -92,7 +92,7 @@ def measure(options: Namespace) -> Section:
         first line of the last worker; from the death of one worker of 8 to the end of the launcher;
         memory (PSS) of the launcher and its helpers with 8 workers.""",
         ["launcher", *columns],
-        list(rows([one.name for one in rivals], columns, times)),
+        [[one.name, *(cell(times[one.name, each]) for each in columns)] for one in rivals],
         list(goals(times)),
     )
 
@@ -110,19 +110,6 @@ DEATH, MEMORY = "death to end, ms", "memory, MiB"
 
 def _start(n: int) -> str:
     return f"start of {n}, ms"
-
-
-def rows(names: list[str], columns: list[str], times: Taken) -> Iterator[list[str | Times]]:
-    """Yield rows of the launchers, then of spawnlaunch's share of each other one."""
-    for name in names:
-        yield [name, *(cell(times.get((name, column), [])) for column in columns)]
-    ours = names[0]
-    for other in names[1:]:
-        ratios = []
-        for column in columns:
-            mine, theirs = times.get((ours, column)), times.get((other, column))
-            ratios.append(f"{share(mine, theirs).ratio:.3f}" if mine and theirs else "")
-        yield [f"{ours} / {other}", *ratios]
 
 
 def flags(parser: ArgumentParser) -> None:

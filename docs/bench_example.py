@@ -10,7 +10,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "bench.md"
-TYPED = "python -m spawnlaunch.bench --nproc 2 --workloads train,compute --budget 2m"
+TYPED = "spawnlaunch bench --nproc 2 --workloads train,compute --budget 2m"
 MARK = "<!-- made by: python -m docs.bench_example -->\n"
 TEST = "<!-- runs in: tests/bench/test_run.py -->\n"
 
@@ -21,11 +21,11 @@ def example(page: str) -> str:
 
 
 def main() -> None:
-    words = [sys.executable, *shlex.split(TYPED)[1:]]
+    words = [sys.executable, "-m", *shlex.split(TYPED)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     text = PAGE.read_text(encoding="utf-8")
-    before, found, rest = text.partition(MARK)
-    assert found, f"{PAGE} has no line {MARK!r}"
+    before, line, rest = text.partition(MARK)
+    assert line, f"{PAGE} has no line {MARK!r}"
     after = rest.split("```\n", 3)[-1]
     PAGE.write_text(before + example(done.stdout) + after, encoding="utf-8")
 

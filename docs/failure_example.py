@@ -43,9 +43,9 @@ def end_of(launcher: str) -> str:
         done = subprocess.run(
             words, cwd=place, env=clean_environ(), capture_output=True, text=True, check=False
         )
-    said = (done.stdout + done.stderr).replace(f"{place}/", "").replace(sys.executable, "python")
-    said = re.sub(r'File ".*/site-packages/', 'File "', said)
-    lines = [line.rstrip() for line in said.splitlines()]
+    output = (done.stdout + done.stderr).replace(f"{place}/", "").replace(sys.executable, "python")
+    output = re.sub(r'File ".*/site-packages/', 'File "', output)
+    lines = [line.rstrip() for line in output.splitlines()]
     cut = ["..."] if len(lines) > LINES else []
     return "\n".join([*cut, *lines[-LINES:]])
 
@@ -54,8 +54,8 @@ def with_ends(text: str) -> str:
     """The README's text with both blocks as they come out now."""
     for launcher, typed in TYPED.items():
         mark = f"<!-- end of {launcher}, by python -m docs.failure_example -->\n"
-        before, found, rest = text.partition(mark)
-        assert found, f"README.md has no line {mark!r}"
+        before, line, rest = text.partition(mark)
+        assert line, f"README.md has no line {mark!r}"
         after = rest.split("```\n", 1)[-1]
         shown = f"```text\n$ {typed}\n{end_of(launcher)}\n```\n"
         text = f"{before}{mark}{shown}{after}"

@@ -1,8 +1,8 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
 flags.md is the table of flags, errors.md the errors that the tests provoke; index.md and
-comparison.md have figures of benchmarks.md, and comparison.md the number of goals that are missed;
-numa-binding.md is what two launchers do on the machines of the tests. A test compares.
+comparison.md have figures of benchmarks.md, and comparison.md the number of goals that are missed
+and what two launchers do on the machines of the tests. A test compares.
 """
 
 from __future__ import annotations
@@ -35,35 +35,23 @@ TITLES = {"": "General"}
 EXPLAINED = {
     "Command line": (
         of_flags.ROWS,
-        """script 'no.py'
-torchrun is a launcher
+        """torchrun is a launcher
 --nproc 4
 no GPU is visible here
 CUDA_VISIBLE_DEVICES=-1
 this is WSL
-the CPUs '40'
---max-restarts needs a launcher
-in task mode there is none""",
+--max-restarts needs a launcher""",
     ),
     "Ranks, nodes and resource managers": (
         of_the_world.ROWS,
         """Slurm has started 2 tasks
 2 nodes (SLURM_JOB_NUM_NODES)
 SLURM_JOB_ID is missing
-no list of hosts (PBS_NODEFILE
 exports no world size
-PMI_RANK says rank 7
 exports no number of pods
 exports no host of its first pod
-gives the rank of this node
 names the host of node rank 0
-exports no rank 0 host
-SLURM_DISTRIBUTION=arbitrary
---nproc gpu is 2 on this node
-rank 0 is on node1
---rdzv-endpoint has b
-MASTER_PORT='x'
-cannot be with 2 nodes""",
+exports no rank 0 host""",
     ),
 }
 
@@ -85,7 +73,7 @@ IN_TABLE = (
 FLAGS_HEAD = """\
 # Flags
 
-All flags of the launcher, as `python -m spawnlaunch --help` shows them.
+All flags of the launcher, as `spawnlaunch --help` shows them.
 `python -m docs.generate` makes this page from the table that reads the command line.
 
 - The script gets everything after its name.
@@ -105,7 +93,7 @@ more than that line, and are not here. The exit status is 2, unless another one 
 To look for faults of the machine, not of the command, use `spawnlaunch --nproc 2 check --all`.
 
 The tests provoke every error on this page, and use its remedy; `python -m docs.generate` makes the
-page from them. Put `python -m spawnlaunch --explain` in front of a command that has no `$`.
+page from them. Put `spawnlaunch --explain` in front of a command that has no `$`.
 """
 ERRORS_COLUMNS = """\
 | the error says | what to type, in its words | typed, for example | this works |
@@ -137,7 +125,7 @@ def flags() -> Iterator[str]:
         yield "| flag | what it does | variable |\n|---|---|---|"
         yield from (_row(flag) for flag in FLAGS if flag.section == section)
         yield ""
-    yield "See also [exit statuses](statuses.md).\n"
+    yield "See also [exit statuses](ending.md#exit-statuses).\n"
 
 
 def _row(flag: Flag) -> str:
@@ -157,9 +145,9 @@ def errors() -> Iterator[str]:
     """The page of errors: by their messages, and those of launches that have begun in a table."""
     yield ERRORS_HEAD
     with tempfile.TemporaryDirectory() as place, as_a_launcher_in(furnish(Path(place))):
-        for title, (rows, seen) in EXPLAINED.items():
+        for title, (rows, beginnings) in EXPLAINED.items():
             yield f"## {title}\n"
-            for words in seen.splitlines():
+            for words in beginnings.splitlines():
                 row = next(row for row in rows if words in f"{row.seen} {row.why}")
                 message = error_of(row.wrong, row, Path(place))
                 message = message.replace(f"{place}/", "/home/me/").replace(" --explain", "")
@@ -173,6 +161,13 @@ def errors() -> Iterator[str]:
     yield ERRORS_COLUMNS
     yield from (_error(row) for row in of_the_run.ROWS if row.seen.startswith(IN_TABLE))
     yield ""
+
+
+def in_short(page: str) -> str:
+    """The page with the command `spawnlaunch` in place of the module that the tests run."""
+    return page.replace("python -m spawnlaunch.", "spawnlaunch ").replace(
+        "python -m spawnlaunch", "spawnlaunch"
+    )
 
 
 @contextlib.contextmanager
@@ -189,9 +184,9 @@ def as_a_launcher_in(place: Path) -> Iterator[None]:
 
 
 def _circumstances(row: Row) -> tuple[str, str]:
-    """The variables of a row, and the place that has the others."""
-    own, place = _own_variables(row)
-    exported = " ".join(f"{name}={value}" for name, value in own.items())
+    """Return the variables of a row, and the place that has the others."""
+    extra, place = _variables_beside(row)
+    exported = " ".join(f"{name}={value}" for name, value in extra.items())
     return exported and f"with `{_cell(exported)}`", place
 
 
@@ -205,22 +200,22 @@ def _error(row: Row) -> str:
     before = f"`{_cell(row.prepare)}`<br>" if row.prepare != ":" else ""
     mend = f"`{_cell(row.mend)}`<br>" if row.mend != ":" else ""
     status = f"<br>status {row.status}" if row.status != 2 else ""
-    said = _text(f"{_cell(row.seen)} ... {_cell(row.why)}{status}")
+    message = _text(f"{_cell(row.seen)} ... {_cell(row.why)}{status}")
     typed = f"{before}{_code(row.wrong)}{where}"
     for staged, instead in STAGED.items():
         typed = typed.replace(_cell(staged), instead)
-    cells = (said, _text(_cell(row.do)), typed)
+    cells = (message, _text(_cell(row.do)), typed)
     return f"| {' | '.join(cells)} | {mend}{_code(row.right)} |"
 
 
-def _own_variables(row: Row) -> tuple[dict[str, str], str]:
-    """The variables that the place, which is the second, does not have anyway."""
-    found = [(dict(row.environ), "")]
+def _variables_beside(row: Row) -> tuple[dict[str, str], str]:
+    """Return the variables that a place does not have anyway, and the place; the fewest."""
+    choices = [(dict(row.environ), "")]
     for place, base in PLACES.items():
         if base.keys() <= row.environ.keys():
-            own = {name: text for name, text in row.environ.items() if base.get(name) != text}
-            found.append((own, place))
-    return min(found, key=lambda each: len(each[0]))
+            extra = {name: text for name, text in row.environ.items() if base.get(name) != text}
+            choices.append((extra, place))
+    return min(choices, key=lambda each: len(each[0]))
 
 
 def _code(line: str) -> str:
@@ -232,7 +227,7 @@ def _cell(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """What stands in a cell as it is: nothing of it is markup."""
+    """Escape the characters of markup."""
     for character in "*_[]":
         text = text.replace(character, f"\\{character}")
     return text.replace("<br>", "\n").replace("<", "&lt;").replace("\n", "<br>")
@@ -252,28 +247,24 @@ def picture() -> str:
 
 
 def measured(launchers: Mapping[str, str], columns: Mapping[str, str]) -> str:
-    """A table of medians from benchmarks.md: of these launchers, these columns of `launch`.
+    """Return a table of medians from benchmarks.md, with a line on how they were measured.
 
-    Below it stands how they were measured.
+    It has these launchers and these columns of the section `launch`.
     """
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     section = text.partition("<!-- launch -->")[2].partition("<!-- end of launch -->")[0]
-    (rounds,), (cpus,) = (
-        re.findall(r"; (\d+) rounds", section),
-        re.findall(r": (\d+) CPUs", section),
-    )
+    patterns = (r"; (\d+) rounds", r": (\d+) CPUs", r"`, (\d{4}-\d\d-\d\d), ")
+    rounds, cpus, day = (re.findall(pattern, section)[0] for pattern in patterns)
     head, _, *rows = (_cells(line) for line in section.splitlines() if line.startswith("|"))
-    found = {cells[0]: dict(zip(head, cells, strict=True)) for cells in rows}
+    by_name = {cells[0]: dict(zip(head, cells, strict=True)) for cells in rows}
     lines = [f"| | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
     for name, title in launchers.items():
-        medians = (_median(found[name][column], column) for column in columns)
+        medians = (_median(by_name[name][column], column) for column in columns)
         lines.append(f"| {title} | {' | '.join(medians)} |")
-    how = (
-        f"Medians of {rounds} rounds of `python -m benchmarks.launch` on {cpus} CPUs, with workers"
-    )
+    how = f"Medians of {rounds} rounds of `python -m benchmarks.launch` on {cpus} CPUs, {day}, with"
     real = "A real script first waits for `import torch`, under every launcher: until the first"
-    said = (f"{how} that do nothing.", real, "all-reduce, spawnlaunch is only a little faster.")
-    return "\n".join((*lines, "", *said))
+    below = (f"{how} workers that do nothing.", real, "all-reduce, spawnlaunch is a little faster.")
+    return "\n".join((*lines, "", *below))
 
 
 def _cells(line: str) -> list[str]:
@@ -290,14 +281,14 @@ def _median(cell: str, column: str) -> str:
     return f"{float(number):.0f} MiB"
 
 
-def with_made(text: str, what: str, made: str) -> str:
-    """The text of a page with what is made for it between the two comments that name it."""
-    begin, end = f"<!-- {what} -->", f"<!-- end of {what} -->"
+def with_section(text: str, name: str, section: str) -> str:
+    """Return the text of a page with a section between the two comments that name it."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     before, mark, rest = text.partition(begin)
     _, end, after = rest.partition(end)
     if not mark or not end:
-        raise ValueError(f"the page has no place for {what}: {text[:40]}")
-    return f"{before}{mark}\n{made}\n{end}{after}"
+        raise ValueError(f"the page has no place for {name}: {text[:40]}")
+    return f"{before}{mark}\n{section}\n{end}{after}"
 
 
 def goals_missed() -> str:
@@ -334,20 +325,20 @@ def comparison() -> str:
     """The comparison, with the figures as they were measured last, and the goals."""
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
     columns = {START_8: COLUMNS[START_8], START_64: "until all of 64 have", **COLUMNS}
-    text = with_made(text, "figures", measured(LONG, columns))
-    return with_made(text, "goals", goals_missed())
+    text = with_section(text, "figures", measured(LONG, columns))
+    text = with_section(text, "numa-binding", "\n".join(numa_table.section()))
+    return with_section(text, "goals", goals_missed())
 
 
 def index() -> str:
-    """The first page of the site, likewise."""
+    """The first page of the site, with the figures of the launchers."""
     text = (DOCS / "index.md").read_text(encoding="utf-8")
-    return with_made(text, "figures", measured(SHORT, COLUMNS))
+    return with_section(text, "figures", measured(SHORT, COLUMNS))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/flags.md": lambda: "\n".join(flags()),
-    "docs/errors.md": lambda: "\n".join(errors()),
-    "docs/numa-binding.md": lambda: "\n".join(numa_table.page()),
+    "docs/errors.md": lambda: in_short("\n".join(errors())),
     "docs/comparison.md": comparison,
     "docs/index.md": index,
 }

@@ -24,7 +24,7 @@ class RefusedError(Exception):
 
 
 class Placed(NamedTuple):
-    """What a launcher gives to a rank."""
+    """The CPUs and threads that a launcher gives to a rank."""
 
     cpus: CpuSet
     threads: int | None  # OMP_NUM_THREADS; None: not set

@@ -1,4 +1,4 @@
-"""The page that puts torchrun's --numa-binding beside the launcher's default, on many machines.
+"""The table that puts torchrun's --numa-binding beside the launcher's default, on many machines.
 
 Each machine of tests/machines is played in the situations of tests/binding/scenarios.py in which
 one launcher starts all ranks.
@@ -24,8 +24,8 @@ from tests.binding import scenarios
 from tests.machines import small
 from tests.machines.tree import Machine, node_of
 
-OURS = "spawnlaunch"
-POLICIES = (OURS, *numa_binding.MODES)
+DEFAULT = "spawnlaunch"
+POLICIES = (DEFAULT, *numa_binding.MODES)
 DISJOINT, EQUAL, LOCAL, INSIDE, THREADS = "disjoint", "equal", "local", "inside", "threads"
 PROPERTIES = {
     DISJOINT: "no core has two ranks, where the mask has a core for each",
@@ -36,27 +36,18 @@ PROPERTIES = {
     THREADS: "a rank has a thread for each of its cores (fewer where a quota of CPU time is less), "
     "and all ranks together no more than the mask has cores",
 }
-# Why our default is worse than a policy of torchrun, by the machine and the property.
-REASONS: Mapping[tuple[str, str], str] = {}
 
 HEAD = """\
-# `--numa-binding` of torchrun
-
-How the default of spawnlaunch differs from `torchrun --numa-binding`.
-`python -m docs.generate` makes this page: it applies the documented rules of torchrun 2.13 and the
-launcher's default to {machines} machines of the tests. The table has the {published} of them that
-sites and vendors publish.
-
-On each machine one launcher starts all ranks, in several situations: with all devices or some, in
-any order; with a mask of all CPUs, without the first core of each L3 group, of one hardware thread
-of each core, of the CPUs next to one device, or of all others. Five properties are judged:
-
-{properties}
-
-A cell has the properties that are broken, each with the number of situations; `-` where all hold in
-all situations. torchrun exports `OMP_NUM_THREADS=1` for several ranks, and refuses `--numa-binding`
-where `torch.cuda` counts fewer devices than ranks.
+`torchrun --numa-binding` has four policies. This table has the documented rules of torchrun 2.13,
+and the default of spawnlaunch, on {machines} machines of the tests ({published} are of sites and
+vendors, who publish them) in {situations} situations: all devices or some, in any order; a mask of
+all CPUs, without the first core of each L3 group, of one hardware thread of each core, of the CPUs
+next to one device, or of all others. A cell has the number of situations in which a property is
+broken; `-`: in none.
 """
+TAIL = """\
+torchrun exports `OMP_NUM_THREADS=1` for several ranks, and refuses `--numa-binding` where
+`torch.cuda` counts fewer devices than ranks. `python -m docs.generate` makes this table."""
 
 
 class Situation(NamedTuple):
@@ -64,7 +55,7 @@ class Situation(NamedTuple):
 
     name: str
     node: Node
-    seen: Visible
+    shown: Visible
     ranks: int
 
 
@@ -74,12 +65,12 @@ def every_machine() -> tuple[Machine, ...]:
 
 
 def situations(machine: Machine) -> list[Situation]:
-    """Those in which one launcher starts all ranks, each once."""
-    found: dict[tuple[CpuSet, Visible, int], Situation] = {}
+    """Return the distinct situations in which one launcher starts all ranks."""
+    distinct: dict[tuple[CpuSet, Visible, int], Situation] = {}
     for each in _situations(machine):
         if each.ranks and each.node.cpus_allowed:
-            found.setdefault((each.node.cpus_allowed, each.seen, each.ranks), each)
-    return list(found.values())
+            distinct.setdefault((each.node.cpus_allowed, each.shown, each.ranks), each)
+    return list(distinct.values())
 
 
 def _situations(machine: Machine) -> Iterator[Situation]:
@@ -89,31 +80,31 @@ def _situations(machine: Machine) -> Iterator[Situation]:
             start = scenario.starts[0]
             if start.local_rank is None:
                 there = node._replace(cpus_allowed=scenario.allowed)
-                seen = visible(node, start.environ(machine))
-                yield Situation(scenario.name, there, seen, start.ranks)
+                shown = visible(node, start.environ(machine))
+                yield Situation(scenario.name, there, shown, start.ranks)
         return
-    seen = visible(node, {})
-    ranks = len(seen.devices) or max(2, sum(each.kind == "cpu" for each in node.numa))
+    shown = visible(node, {})
+    ranks = len(shown.devices) or max(2, sum(each.kind == "cpu" for each in node.numa))
     mask = node.cpus_allowed - cpuset.parse(machine.reserved)
-    kept = [next(core for core in node.cores if core & group) for group in node.l3]
+    reserved = [next(core for core in node.cores if core & group) for group in node.l3]
     masks = {
         "all CPUs": mask,
-        "first core of each L3 reserved": mask.difference(*kept),
+        "first core of each L3 reserved": mask.difference(*reserved),
         "one hardware thread per core": mask & {min(core) for core in node.cores},
     }
     for name, allowed in masks.items():
-        yield Situation(name, node._replace(cpus_allowed=allowed), seen, ranks)
+        yield Situation(name, node._replace(cpus_allowed=allowed), shown, ranks)
 
 
 def placed(policy: str, situation: Situation) -> list[Placed] | None:
-    """What the ranks get by a policy; None: the launch is refused."""
-    _, node, seen, ranks = situation
-    if policy == OURS:
+    """Return the place of each rank under a policy; None where the launch is refused."""
+    _, node, shown, ranks = situation
+    if policy == DEFAULT:
         world = identity.World(identity.LOCAL, 0, ranks, 0, ranks, 0, 1, "", 0, "")
         request = Request(Program("script", "x.py", ()), "python", sysfs_root="/")
-        plan = bind_ranks(request, node, seen, identity.Resolution(world, {}, (), (), {}))
+        plan = bind_ranks(request, node, shown, identity.Resolution(world, {}, (), (), {}))
         return [Placed(binding.cpus, binding.threads) for binding in plan.bindings]
-    devices = [node.devices[number] for number in seen.devices if number is not None]
+    devices = [node.devices[number] for number in shown.devices if number is not None]
     gpus = [device for device in devices if device.vendor in numa_binding.VENDORS]
     try:
         return numa_binding.place_ranks(policy, node, gpus, ranks)
@@ -122,7 +113,7 @@ def placed(policy: str, situation: Situation) -> list[Placed] | None:
 
 
 def broken(situation: Situation, places: Sequence[Placed] | None) -> set[str]:
-    """The properties that do not hold."""
+    """Return the properties that do not hold."""
     if places is None:
         return {INSIDE}
     return {name for name, holds in JUDGES.items() if not holds(situation, places)}
@@ -133,7 +124,7 @@ def _is_disjoint(situation: Situation, places: Sequence[Placed]) -> bool:
     if count_cores(node, node.cpus_to_share) < len(places):
         return True
     cores = [_cores(node, place.cpus) for place in places]
-    return all(one.isdisjoint(other) for one, other in combinations(cores, 2))
+    return all(first.isdisjoint(second) for first, second in combinations(cores, 2))
 
 
 def _is_equal(situation: Situation, places: Sequence[Placed]) -> bool:
@@ -142,8 +133,8 @@ def _is_equal(situation: Situation, places: Sequence[Placed]) -> bool:
     kinds = [node.cpus_online, *(kind.cpus for kind in node.kinds)]
     for kind in kinds:
         counts = [count_cores(node, place.cpus & kind) for place in places]
-        for one, other in combinations(range(len(places)), 2):
-            if choices[one] == choices[other] and abs(counts[one] - counts[other]) > 1:
+        for i, j in combinations(range(len(places)), 2):
+            if choices[i] == choices[j] and abs(counts[i] - counts[j]) > 1:
                 return False
     return True
 
@@ -151,7 +142,7 @@ def _is_equal(situation: Situation, places: Sequence[Placed]) -> bool:
 def _is_local(situation: Situation, places: Sequence[Placed]) -> bool:
     node = situation.node
     for rank, place in enumerate(places):
-        number = situation.seen.device_of(rank)
+        number = situation.shown.device_of(rank)
         device = None if number is None else node.devices[number]
         if device and device.local_cpus and device.local_cpus & node.cpus_allowed:
             homes = (each.cpus for each in node.numa if each.id == device.numa)
@@ -167,10 +158,12 @@ def _is_inside(situation: Situation, places: Sequence[Placed]) -> bool:
 def _has_threads(situation: Situation, places: Sequence[Placed]) -> bool:
     node, ranks = situation.node, len(places)
     most = max(1, int(node.quota.cpus / ranks)) if node.quota else len(node.cores)
-    own = [count_cores(node, place.cpus) for place in places]
-    threads = [own[i] if place.threads is None else place.threads for i, place in enumerate(places)]
+    cores = [count_cores(node, place.cpus) for place in places]
+    threads = [
+        cores[i] if place.threads is None else place.threads for i, place in enumerate(places)
+    ]
     together = max(count_cores(node, node.cpus_allowed), ranks)
-    return threads == [min(n, most) for n in own] and sum(threads) <= together
+    return threads == [min(n, most) for n in cores] and sum(threads) <= together
 
 
 JUDGES: Mapping[str, Callable[[Situation, Sequence[Placed]], bool]] = {
@@ -188,13 +181,13 @@ def _cores(node: Node, cpus: CpuSet) -> set[int]:
 
 def _near(situation: Situation, rank: int) -> CpuSet:
     """The allowed CPUs next to a rank's device; all where none is, or where that is not known."""
-    node, number = situation.node, situation.seen.device_of(rank)
+    node, number = situation.node, situation.shown.device_of(rank)
     local = None if number is None else node.devices[number].local_cpus
     return (local or cpuset.EMPTY) & node.cpus_to_share or node.cpus_to_share
 
 
 def counted(machine: Machine) -> dict[str, Counter[str]]:
-    """By policy: in how many situations of a machine each property is broken."""
+    """Count, by policy, the situations of a machine in which each property is broken."""
     every = situations(machine)
     return {
         policy: Counter(name for each in every for name in broken(each, placed(policy, each)))
@@ -202,44 +195,30 @@ def counted(machine: Machine) -> dict[str, Counter[str]]:
     }
 
 
-def worse(found: Mapping[str, Counter[str]]) -> list[tuple[str, str]]:
-    """The policies of torchrun and the properties in which our default is not as good."""
+def worse(counts: Mapping[str, Counter[str]]) -> list[tuple[str, str]]:
+    """Return the policies of torchrun, and the properties in which the default is not as good."""
     return [
         (policy, name)
         for policy in numa_binding.MODES
         for name in PROPERTIES
-        if found[OURS][name] > found[policy][name]
+        if counts[DEFAULT][name] > counts[policy][name]
     ]
 
 
-def page() -> Iterator[str]:
-    """The page, line by line."""
+def section() -> Iterator[str]:
+    """Yield the lines of the section of the page."""
     every = every_machine()
-    properties = "\n".join(f"- **{name}**: {what}." for name, what in PROPERTIES.items())
-    published = len(machines.ALL)
-    yield HEAD.format(machines=len(every), published=published, properties=properties)
-    theirs = " | ".join(f"torchrun, {mode}" for mode in numa_binding.MODES)
-    yield f"| machine, situations | {OURS} | {theirs} |"
-    yield "|---" * (1 + len(POLICIES)) + "|"
-    reasons: list[str] = []
     sums: dict[str, Counter[str]] = {policy: Counter() for policy in POLICIES}
     for machine in every:
-        found = counted(machine)
-        if machine in machines.ALL:
-            yield _row(f"{machine.name}, {len(situations(machine))}", found)
-        for policy, name in worse(found):
-            reasons.append(f"- {machine.name}, {policy}, {name}: {REASONS[machine.name, name]}.")
-        for policy in POLICIES:
-            sums[policy] += found[policy]
-    yield _row(f"all {len(every)}, {sum(len(situations(machine)) for machine in every)}", sums)
+        for policy, counts in counted(machine).items():
+            sums[policy] += counts
+    total = sum(len(situations(machine)) for machine in every)
+    yield HEAD.format(machines=len(every), published=len(machines.ALL), situations=total)
+    titles = " | ".join(f"torchrun, {mode}" for mode in numa_binding.MODES)
+    yield f"| property | {DEFAULT} | {titles} |"
+    yield "|---" * (1 + len(POLICIES)) + "|"
+    for name, meaning in PROPERTIES.items():
+        cells = (str(sums[policy][name] or "-") for policy in POLICIES)
+        yield f"| **{name}**: {meaning} | {' | '.join(cells)} |"
     yield ""
-    yield from reasons or [f"In each cell {OURS} is at least as good as torchrun."]
-    yield ""
-
-
-def _row(name: str, found: Mapping[str, Counter[str]]) -> str:
-    return f"| {name} | {' | '.join(_cell(found[policy]) for policy in POLICIES)} |"
-
-
-def _cell(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {counts[name]}" for name in PROPERTIES if counts[name]) or "-"
+    yield TAIL

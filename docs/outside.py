@@ -3,8 +3,8 @@
 Two pages come from elsewhere (MOVED), with copies of the scripts and manifests beside them. Links
 to other files that are no pages lead to the repository; a file that is not there is an error. In a
 table GitHub needs a backslash before a pipe that stands in code, Python-Markdown shows it. Pages
-with wide tables have no second list of their headings beside them. Each cell has its column's
-title: on a narrow screen a row's cells stand below each other (site.css).
+with wide tables have the list of their headings beside them, and no list of pages. Each cell has
+its column's title: on a narrow screen a row's cells stand below each other (site.css).
 """
 
 import posixpath
@@ -20,10 +20,7 @@ ROW = re.compile(r"^\|.*\|$", re.M)
 CODE = re.compile(r"`[^`]*`")
 TABLE = re.compile(r"<table>.*?</table>", re.S)
 TABLE_ROW = re.compile(r"<tr>.*?</tr>", re.S)
-WIDE = {
-    *("index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"),
-    *("comparison.md", "numa-binding.md"),
-}
+WIDE = {"index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "comparison.md"}
 # Pages that lie beside what they are about, and what they are on the site.
 MOVED = {"slurm/README.md": "slurm.md", "kubernetes/README.md": "kubernetes.md"}
 COPIED = (".sh", ".yaml")  # of what lies beside them
@@ -43,7 +40,7 @@ def on_files(files: Any, *, config: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """The page's text, with links and tables changed."""
     if page.file.src_uri in WIDE:
-        page.meta["hide"] = ["toc", "navigation"]
+        page.meta["hide"] = ["navigation"]
     source = next((path for path, at in MOVED.items() if at == page.file.src_uri), None)
     here = posixpath.dirname(source or posixpath.join("docs", page.file.src_uri))
 
@@ -75,7 +72,7 @@ def _titled(table: re.Match[str]) -> str:
     titles = [re.sub(r"<.*?>", "", each) for each in re.findall(r"<th>(.*?)</th>", table[0], re.S)]
 
     def row(match: re.Match[str]) -> str:
-        left = iter(titles)
-        return re.sub("<td>", lambda _: f'<td data-title="{next(left, "")}">', match[0])
+        remaining = iter(titles)
+        return re.sub("<td>", lambda _: f'<td data-title="{next(remaining, "")}">', match[0])
 
     return TABLE_ROW.sub(row, table[0])

@@ -66,14 +66,10 @@ class Scene(NamedTuple):
 
 
 SCENES = (
+    Scene("spawnlaunch --nproc 2 broken.py; echo status $?", "^status 1"),
+    Scene("cat slow.py; spawnlaunch --nproc 2 --quiet slow.py &", r"^\[1\] \d", 4.0),
     Scene(
-        "python -m spawnlaunch --nproc 2 -m spawnlaunch.check",
-        r"No problems found|\d (warning|fault)",
-    ),
-    Scene("python -m spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
-    Scene("cat slow.py; python -m spawnlaunch --nproc 2 --quiet slow.py &", r"^\[1\] \d", 4.0),
-    Scene(
-        "python -m spawnlaunch.top slow.py",
+        "spawnlaunch top slow.py",
         r"the others wait for rank 1(.|\n)*memory of rank 0 grew",
         7.0,
         "q",
@@ -82,7 +78,7 @@ SCENES = (
 
 
 class Screen(NamedTuple):
-    """What the terminal shows from a time on, in seconds; a line with its colours as ANSI codes.
+    """The lines of the terminal from a time on, in seconds, with their colours as ANSI codes.
 
     The last screen is empty: it is the end.
     """
@@ -195,21 +191,21 @@ def film(screens: Sequence[Screen]) -> str:
     # The name of an animation comes after what all have in common, which would take it back.
     rules = [f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}"]
     texts = []
-    for number, one in enumerate(shown(screens)):
-        begin, over = (100 * at / end for at in (one.begin, one.end))
+    for number, line in enumerate(shown(screens)):
+        begin, over = (100 * at / end for at in (line.begin, line.end))
         rules.append(
             f"@keyframes k{number}{{0%{{opacity:{int(begin == 0)}}}{begin:.3f}%{{opacity:1}}"
-            f"{over:.3f}%{{opacity:{int(one.end == end)}}}100%{{opacity:{int(one.end == end)}}}}}"
+            f"{over:.3f}%{{opacity:{int(line.end == end)}}}100%{{opacity:{int(line.end == end)}}}}}"
             f".k{number}{{animation-name:k{number}}}"
         )
-        last = " last" if one.end == end else ""
-        texts.append(f'<g class="f k{number}{last}">{drawn(one.row, one.line)}</g>')
-    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}")
+        still = " still" * (line.begin == 0)  # the failure
+        texts.append(f'<g class="f k{number}{still}">{drawn(line.row, line.line)}</g>')
+    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.still{opacity:1}}")
     return svg(ROWS, "a launch, a failure that is named, and top", texts, rules)
 
 
 def still(screen: Screen) -> str:
-    """One screen, without its empty lines."""
+    """Draw a screen without its empty lines."""
     lines = [line for line in screen.lines if line]
     texts = [drawn(row, line) for row, line in enumerate(lines)]
     return svg(len(lines), "top: which rank the others wait for, and which one leaks", texts)
@@ -261,15 +257,15 @@ def drawn(row: int, line: str) -> str:
 
 
 def colors(style: Style) -> tuple[Color | None, Color | None]:
-    """Of the letters, and of what is behind them; None: as usual."""
+    """Return the colours of the letters and of their background; None: the terminal's own."""
     if style.reverse:
         back, letters = (Color.parse(COLORS[name]) for name in ("background", "text"))
-        return own(style.bgcolor) or back, own(style.color) or letters
-    return own(style.color), own(style.bgcolor)
+        return unless_default(style.bgcolor) or back, unless_default(style.color) or letters
+    return unless_default(style.color), unless_default(style.bgcolor)
 
 
-def own(color: Color | None) -> Color | None:
-    """But for that which a terminal has by itself."""
+def unless_default(color: Color | None) -> Color | None:
+    """Return the colour; None where it is the terminal's own."""
     return None if color is None or color.is_default else color
 
 

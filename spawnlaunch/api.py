@@ -219,7 +219,7 @@ def _words(name: str, value: object) -> list[str]:
     typed = f"--{name.replace('_', '-')}"
     flag = table.spelt(typed)
     if flag is None and not name.isidentifier():
-        raise UsageError(f"{name!r} is no name of a flag; use max_restarts=1 for a flag")
+        raise UsageError(f"{name!r} is not the name of a flag; use max_restarts=1 for a flag")
     if flag and flag.name in NOT_HERE:
         raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     if isinstance(value, bool) and flag and flag.read and not callable(flag.read):

@@ -124,7 +124,7 @@ def _text(explanation: Explanation, colour: bool) -> Iterator[str]:
     if len(explanation.workers) < world.world_size:
         yield ""
         others = "tasks" if world.is_task else "launchers"
-        yield f"other {others} say a line for each of their ranks; all of it with --explain=json"
+        yield f"other {others} print a line for each of their ranks; all of it with --explain=json"
     if explanation.warnings:
         yield ""
         yield from (f"warning: {errors.one_line(warning)}" for warning in explanation.warnings)

@@ -14,12 +14,12 @@ from spawnlaunch.base import commands
 from spawnlaunch.watch import page, story
 from spawnlaunch.workers import files
 
-NAME = "spawnlaunch.report"
+NAME = "spawnlaunch report"
 # Not the docstring, which python -OO leaves out.
 HELP = """Draw what --record has kept of launches: one HTML page that needs no network.
 
-python -m spawnlaunch.report DIR               writes DIR/report.html
-python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
+spawnlaunch report DIR               writes DIR/report.html
+spawnlaunch report DIR --html FILE   writes FILE; - is stdout
 """
 
 

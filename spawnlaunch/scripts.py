@@ -12,12 +12,12 @@ from pathlib import Path
 
 from spawnlaunch.base import commands
 
-NAME = "spawnlaunch.scripts"
+NAME = "spawnlaunch scripts"
 # Not the docstring, which python -OO leaves out.
 HELP = """The scripts and manifests that come with the package, to copy and edit.
 
-python -m spawnlaunch.scripts                       lists them, with the purpose of each
-python -m spawnlaunch.scripts nodes.sh > nodes.sh   one of them
+spawnlaunch scripts                       lists them, with the purpose of each
+spawnlaunch scripts nodes.sh > nodes.sh   one of them
 """
 HERE = Path(__file__).parent
 FILES = {

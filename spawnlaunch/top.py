@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from spawnlaunch.base import commands, errors, say
 from spawnlaunch.watch import device_use, notes, rank_table, step, usage, waiting
 
-NAME = "spawnlaunch.top"
+NAME = "spawnlaunch top"
 # Not the docstring, which python -OO leaves out.
 HELP = """A live table of the launches of this user on this machine: what every rank does now.
 
-    python -m spawnlaunch.top            until q is typed; h shows the columns, s stacks
-    python -m spawnlaunch.top --once     one look, as text; with --json for programs
-    python -m spawnlaunch.top train.py   launches whose name or command line has that in it
-    srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
+    spawnlaunch top            until q is pressed; h shows the columns, s stacks
+    spawnlaunch top --once     one look, as text; with --json for programs
+    spawnlaunch top train.py   launches whose name or command line has that in it
+    srun --jobid J --overlap spawnlaunch top --once     all nodes of a job in one table
 
 It finds all your launches on this machine: of spawnlaunch, with a launcher or one task per rank,
 and of torchrun. In a Slurm step the first task prints the table of all nodes, and names each
@@ -126,7 +126,7 @@ def _print(
 
 def _live(sampler: usage.Sampler, options: argparse.Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        commands.print_error("this is no terminal; use --once", NAME)
+        commands.print_error("this is not a terminal; use --once", NAME)
         return 2
     try:
         from spawnlaunch.watch import screen

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the arguments after `python -m NAME`; it shows its description unchanged."""
+    """A parser of the arguments after `spawnlaunch WORD`; it shows its description unchanged."""
 
     def __init__(self, name: str, description: str | None, **options: Any) -> None:
         super().__init__(
-            prog=f"python -m {name}",
+            prog=name,
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **options,

@@ -1,8 +1,8 @@
 """Measure what pinning is worth here: the same work under several bindings.
 
-    python -m spawnlaunch.bench                                  all workloads, on this machine
-    srun --kill-on-bad-exit=1 --cpu-bind=none -N2 --ntasks-per-node=8 python -m spawnlaunch.bench
-    python -m spawnlaunch.bench -- python train.py               a command of yours
+    spawnlaunch bench                     all workloads, on this machine
+    spawnlaunch bench -- python train.py  a command of yours
+    srun --kill-on-bad-exit=1 --cpu-bind=none -N2 --ntasks-per-node=8 spawnlaunch bench
 
 From the flags to the advice, each file having one subject:
 

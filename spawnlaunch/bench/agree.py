@@ -112,7 +112,7 @@ def _refuse(
     if options.launcher and here.size > 1:
         raise errors.UsageError(
             f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
-            "use python -m spawnlaunch.bench in a shell of one node"
+            "use spawnlaunch bench in a shell of one node"
         )
     if (most := max(options.counts, default=0)) > here.local_size:
         raise errors.UsageError(
@@ -124,8 +124,8 @@ def _refuse(
             results.check_writable(path, is_read=path == options.json)
     if cpuset.NODE_CPUS in here.environ and len({view.allowed for view in peers}) > 1:
         raise errors.UsageError(
-            "the launcher has pinned the ranks before the bench could; use python -m spawnlaunch "
-            "--bind none -m spawnlaunch.bench, or leave the launcher out"
+            "the launcher has pinned the ranks before the bench could; use spawnlaunch --bind "
+            "none -m spawnlaunch.bench, or leave the launcher out"
         )
 
 
@@ -259,7 +259,7 @@ def _about_run(
         kind = ""  # which the command decides itself
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": f"{command_line.PROG} {shlex.join(sys.argv[1:])}".strip(),
+        "command": f"{command_line.NAME} {shlex.join(sys.argv[1:])}".strip(),
         "versions": {
             "spawnlaunch": __version__,
             "python": platform.python_version(),

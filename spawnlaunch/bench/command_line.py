@@ -10,8 +10,7 @@ from spawnlaunch.base import commands, errors
 from spawnlaunch.bench import arms, workloads
 from spawnlaunch.cli import values
 
-NAME = "spawnlaunch.bench"
-PROG = f"python -m {NAME}"
+NAME = "spawnlaunch bench"
 WINDOW_S = 0.3
 BUDGET_S = 300.0
 
@@ -47,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     made = _Parser(
         NAME,
         DESCRIPTION,
-        usage=f"{PROG} [flags] [-- command args...]",
+        usage=f"{NAME} [flags] [-- command args...]",
         epilog=EPILOG,
         allow_abbrev=False,
     )
@@ -193,7 +192,7 @@ def _names(known: Sequence[str], what: str) -> Callable[[str], tuple[str, ...]]:
         names = tuple(dict.fromkeys(text.split(",")))
         for name in names:
             if name not in known:
-                raise ArgumentTypeError(f"{name!r} is no {what}; there are {', '.join(known)}")
+                raise ArgumentTypeError(f"unknown {what} {name!r}; use {', '.join(known)}")
         return names
 
     return parse_names
@@ -207,7 +206,7 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
         return read(text), ()
     counts = [read(word) for word in words]
     if not all(isinstance(count, int) for count in counts) or sorted(set(counts)) != counts:
-        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; use 1,2,4,8")
+        raise ArgumentTypeError(f"{text!r} is not a list of growing numbers; use 1,2,4,8")
     return counts[-1], tuple(counts)
 
 

@@ -137,7 +137,7 @@ def of_threads(
     lines = []
     if omp.strip() and OMP not in counts:
         lines = [
-            f"{OMP}={omp} is no number of threads, and OpenMP takes none below 1 and no words: "
+            f"{OMP}={omp} is not a number of threads, which for OpenMP is 1 or more: "
             f"each rank has one for each core, as without it; unset {OMP}"
         ]
     cpus = {each.local_rank: cpus_of(node, each) for each in bindings}

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from spawnlaunch.check.facts import Facts
     from spawnlaunch.check.rules import Verdict
 
-NAME = "spawnlaunch.check"
+NAME = "spawnlaunch check"
 # Not the docstring, which python -OO leaves out.
 HELP = """\
 A worker program: every rank reports what it really got; rank 0 says what is wrong with it.
 
-    python -m spawnlaunch --nproc 8 -m spawnlaunch.check
-    srun --kill-on-bad-exit=1 -n 16 python -m spawnlaunch.check
+    spawnlaunch --nproc 8 check
+    spawnlaunch --nproc 8 check --all
+    srun --kill-on-bad-exit=1 --cpu-bind=none -n 16 spawnlaunch check
     torchrun --nproc-per-node 8 -m spawnlaunch.check
-    srun --kill-on-bad-exit=1 -n 16 python -m spawnlaunch.check --all
 
 It runs under any launcher. It imports torch, starts a DataLoader worker and a parallel computation,
 and only then looks: a mask that was right at the start may have been lost by then. It compares the
@@ -76,7 +76,7 @@ def main() -> int:
         everyone, measured = _gather(node, mine, with_all=options.all)
     except RuntimeError as error:  # torch.distributed's
         said = str(error).partition("\n")[0]
-        commands.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
+        commands.print_error(f"rank {rank} could not measure, or send its figures: {said}", NAME)
         return 1
     verdicts = [*rules.of_bindings(everyone), *rules.of_measured(measured)]
     if rank == 0:

@@ -29,7 +29,7 @@ LIMITS = {
 }
 BUSY = 0.5  # load for each CPU
 CLOCK_S = 1.0  # more mixes up logs, and confuses tools that compare times of files
-LAUNCH = "start with python -m spawnlaunch, which gives every rank its own cores"
+LAUNCH = "start with spawnlaunch, which gives every rank its own cores"
 ON_CORES = ("--bind", "--threads", "--reserve-cpus")  # flags that take cores from a rank
 FEWER = "start fewer ranks: few cores are next to their devices"
 NO_DEVICE = "let it see one: look at CUDA_VISIBLE_DEVICES, and at what the job was given (--gpus)"
@@ -122,9 +122,9 @@ def _shared_devices(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
             first, numbers = members[0], tuple(sorted(facts.rank for facts in members))
             message = f"on {host} {ranks_of(numbers)} take one device, {first.device_address}"
             remedy = (
-                "start as many workers as there are devices (--nproc gpu), or type --oversubscribe"
+                "start as many workers as there are devices (--nproc gpu), or use --oversubscribe"
                 if first.launched
-                else "start as many ranks as there are devices: python -m spawnlaunch --nproc gpu"
+                else "start as many ranks as there are devices: spawnlaunch --nproc gpu"
             )
             yield Verdict("shared-device", _status_of_sharing(members), message, remedy, numbers)
 

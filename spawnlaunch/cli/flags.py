@@ -97,7 +97,7 @@ def _switch(
 # Flags that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
 # fmt: off
-_switch("", "--help", "show this page", also=("-h",))
+_switch("", "--help", "show this page; -h: only the names of the flags", also=("-h",))
 _switch("", "--version", "show the versions of this, Python, torch and Slurm")
 _flag("", "--completion", "", ("bash", "zsh", "fish"), "",
       'print what a shell needs to complete flags: eval "$(spawnlaunch --completion bash)"')
@@ -287,7 +287,7 @@ class Request(records.NamedTuple):
         needs_parent=True)
     record: str | None = _flag(
         ENDING, "--record", "DIR", values.path, None,
-        "write what every rank does to this directory; python -m spawnlaunch.report DIR draws it",
+        "write what every rank does to this directory; spawnlaunch report DIR draws it",
         needs_parent=True)
 
     redirects: values.StreamsByRank | None = _flag(

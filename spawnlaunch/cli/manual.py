@@ -30,7 +30,6 @@ USAGE = """\
 usage: spawnlaunch [flags] [script | -m module] [args...]
        spawnlaunch [flags] [-- flags of the bundled training loop]
        spawnlaunch check | bench | train | top | report | scripts"""
-BY_MODULE = "Where PATH has no spawnlaunch, run python -m spawnlaunch."
 
 SHORT = """\
 usage: {here} [flags] [script | -m module] [args...]
@@ -50,13 +49,7 @@ RANK_OR_SIZE = re.compile(
 )
 
 SECTIONS = {
-    "": (
-        "Start PyTorch workers on this machine, each pinned to its own CPUs, and watch them: when "
-        "one fails the others are stopped, and its exit status becomes the launcher's. A task that "
-        "srun or mpirun has started as a rank pins itself and becomes the worker. Everything "
-        "after the script or module goes to it verbatim. With neither, the bundled training loop "
-        "runs. You may write _ for - in a flag's name. " + BY_MODULE
-    ),
+    "": "",
     flags.WORKERS: "",
     flags.BINDING: "",
     flags.NODES: (
@@ -70,16 +63,24 @@ SECTIONS = {
     flags.OUTPUT: "",
 }
 
+PURPOSE = (
+    "Start PyTorch workers on this machine, each pinned to its own CPUs, and watch them: when one "
+    "fails the others are stopped, and its exit status becomes the launcher's. A task that srun or "
+    "mpirun has started as a rank pins itself and becomes the worker. Everything after the script "
+    "or module goes to it verbatim. With neither, the bundled training loop runs. You may write _ "
+    "for - in a flag's name. Where PATH has no spawnlaunch, run python -m spawnlaunch."
+)
+
 EXAMPLES = """\
 examples:
-  spawnlaunch --nproc 2                        the bundled model, on two workers
-  spawnlaunch --nproc 2 -- --steps 100         with flags of the training loop
   spawnlaunch --nproc gpu train.py --lr 3e-4   a script of yours, on all GPUs
   spawnlaunch --nproc 8 -m my_package.train    a module of yours
   spawnlaunch --nproc 4 --no-python ./a.out    any program
-  spawnlaunch --nproc 2 --prefix never a.py | jq   output for another program
+  spawnlaunch --explain --nproc 8 train.py     what that does; starts nothing
+  spawnlaunch --nproc 2 -- --steps 100         the bundled training loop
+  srun --kill-on-bad-exit=1 --cpu-bind=none -n 16 spawnlaunch train.py
 
-other programs, each with a --help of its own (or python -m spawnlaunch.NAME):
+other programs, each with a --help of its own:
   spawnlaunch --nproc 8 check      what each rank really got
   spawnlaunch --nproc 8 train      the bundled training loop
   spawnlaunch bench                what pinning is worth here
@@ -90,7 +91,7 @@ other programs, each with a --help of its own (or python -m spawnlaunch.NAME):
 
 STATUS = (
     "exit status: 0 when every worker ended with 0, else that of the first worker that failed "
-    "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, or the one "
+    "(128 + n when signal n ended it). When signal n ended the launcher: 128 + n, or the one "
     "status with which all workers ended by themselves. 124 after --timeout and "
     "--on-hang kill. 74 when all went well but output could not be written, as on a full disk. "
     "69 when a node was lost, or never came. 2 for wrong use of this command."
@@ -103,11 +104,11 @@ def refuse_without_words(environ: Mapping[str, str]) -> None:
         raise flags.NoWords(SHORT.format(here=flags.HERE))
 
 
-def page_of(flag: str, value: str) -> str:
+def page_of(flag: str, value: str, *, is_short: bool) -> str:
     """Return the text for a flag that asks for a page."""
     if flag == "--completion":
         return completion(value)
-    return version() if flag == "--version" else page()
+    return version() if flag == "--version" else page(is_short)
 
 
 def version() -> str:
@@ -136,10 +137,11 @@ def _slurm() -> Iterator[str]:
         yield f"Slurm {words[-1]}"
 
 
-def page() -> str:
-    """Return the page of --help, as wide as the terminal within bounds."""
+def page(is_short: bool) -> str:
+    """Return the page of --help or, `is_short`, of -h; as wide as the terminal within bounds."""
     width = min(max(_columns(), NARROWEST), WIDEST)
-    return "\n".join(_lines(width))
+    flags_of = _names(width) if is_short else _lines(width)
+    return "\n".join((USAGE, "", _wrapped(PURPOSE, width), "", EXAMPLES, *flags_of))
 
 
 def _columns() -> int:
@@ -155,23 +157,24 @@ def _columns() -> int:
     return NARROWEST
 
 
+def _names(width: int) -> Iterator[str]:
+    yield "flags, each explained by spawnlaunch --help:"
+    for section in SECTIONS:
+        names = (flag.name for flag in flags.FLAGS if flag.section == section)
+        words = f"{section or 'general'}: {' '.join(names)}"
+        yield _wrapped(words, width, initial_indent="  ", subsequent_indent="    ")
+
+
 def _lines(width: int) -> Iterator[str]:
-    yield USAGE
     for section, text in SECTIONS.items():
-        yield ""
-        if section:
-            yield f"{section}:"
+        yield f"{section or 'options'}:"
         if text:
-            margin = "  " if section else ""
-            yield _wrapped(text, width, initial_indent=margin, subsequent_indent=margin)
+            yield _wrapped(text, width, initial_indent="  ", subsequent_indent="  ")
             yield ""
-        if not section:
-            yield "options:"
         for flag in flags.FLAGS:
             if flag.section == section:
                 yield _row(flag, width)
-    yield ""
-    yield EXAMPLES
+        yield ""
     yield _wrapped(STATUS, width)
 
 

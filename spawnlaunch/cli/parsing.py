@@ -162,7 +162,7 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch.cli import manual
 
-        raise flags.Page(manual.page_of(flag.name, value))
+        raise flags.Page(manual.page_of(flag.name, value, is_short=typed == "-h"))
     return value
 
 
@@ -192,10 +192,10 @@ def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str
     if request.tee not in (None, values.StreamsByRank()) and request.log_dir is None:
         yield "--tee without --log-dir DIR: all is shown, and nothing is kept in files"
     if request.on_hang == flags.KILL and not request.hang_timeout_s:
-        yield "--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"
+        yield "--on-hang kill does nothing without --hang-timeout SECONDS"
     for flag in ("--restart-window", "--no-restart-status"):
         if flag in request.need_parent and not request.max_restarts:
-            yield f"{flag} without --max-restarts N: nothing is started anew"
+            yield f"{flag} does nothing without --max-restarts N"
     if request.hang_timeout_s and several_nodes and request.no_gang:
         yield (
             "--hang-timeout: each node listens to its own ranks only, so those that never write "

@@ -1,6 +1,6 @@
 """The programs beside the launcher, as words of its command: spawnlaunch check and others.
 
-    spawnlaunch --nproc 8 check --all   a worker program, as -m spawnlaunch.check
+    spawnlaunch --nproc 8 check --all   a worker program, as the module spawnlaunch.check
     spawnlaunch --nproc 8 train         the bundled loop, as without a script
     spawnlaunch bench --nproc 8         starts its own workers: no flag of the launcher's before it
     spawnlaunch top                     starts no workers, nor do report and scripts

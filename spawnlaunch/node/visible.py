@@ -207,7 +207,7 @@ def _none_visible(
     names = tuple(tokens[: [*can_be, False].index(False)])
     lines = [missing] if names else []
     if value.strip().lower() != "all" and any(not _is_single(each) for each in tokens):
-        lines = [f"{variable}={value}: this is no list of devices, with commas"]
+        lines = [f"{variable}={value}: this is not a list of devices, with commas"]
     meant = _mend(lines, [variable], environ, MOST_DEVICES)
     return Visible((), variable, tuple(lines), names, variable, meant=meant)
 
@@ -340,7 +340,7 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
         chosen += devices
         if not _is_single(token):
             warnings.append(
-                f"{variable}={value}: {token!r} is no list, and a runtime reads one device of it"
+                f"{variable}={value}: {token!r} is not a list, and a runtime reads one device of it"
             )
     return chosen
 

@@ -111,7 +111,7 @@ class Output:
         def unread() -> None:
             if self.is_held_up:
                 self.say(
-                    [f"nobody has read our {NAMES[fd]} for {pipes.UNREAD_S:g} s; workers wait"]
+                    [f"our {NAMES[fd]} has not been read for {pipes.UNREAD_S:g} s; workers wait"]
                 )
 
         if fd not in self.sinks:
@@ -144,7 +144,7 @@ class Output:
         self.worker_ends.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
-        """Publish for spawnlaunch.top when each of the workers with these pids, by rank, writes.
+        """Publish for `spawnlaunch top` when each of the workers with these pids, by rank, writes.
 
         The times are in a file without a name in memory (memfd_create(2)), in a slot for each
         worker: pid, time (monotonic clock, seconds) and rank. The pipes themselves do not tell:
@@ -158,7 +158,7 @@ class Output:
             machine.ftruncate(self._times, 0)
         except OSError as error:
             self._times = None
-            say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot "
+            say([f"the system refuses files in memory ({error.strerror}): spawnlaunch top cannot "
                  "show when ranks said something last"])  # fmt: skip
             return
         # The source that was read last publishes last.
@@ -253,7 +253,7 @@ class Output:
         if sink.error:
             say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {dropped}"])
         else:
-            was_read = say([f"nobody read our {NAMES[fd]}: dropped {dropped}"])
+            was_read = say([f"our {NAMES[fd]} was not read: dropped {dropped}"])
             self._has_failed |= not was_read  # then the status says it
 
 

@@ -238,8 +238,8 @@ class _Watch:
         if machine.size_of(self._channel):
             is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
             signal_name = failures.signal_name(self._first_stop_signal)
-            say.say([f"the guard (pid {pid}) does not hear {signal_name}{is_held}: killing it, and "
-                     "the workers"])  # fmt: skip
+            say.say([f"the guard (pid {pid}) does not react to {signal_name}{is_held}: killing it, "
+                     "and the workers"])  # fmt: skip
             machine.kill(pid, signal.SIGKILL)
             self._status = int(signal.SIGKILL)
             return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BLIND = (
     "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
     "group is killed only when all have ended, SIGUSR1, SIGUSR2 and SIGWINCH are not passed on, "
-    "and no stacks are told; unshare --mount-proc python -m spawnlaunch ... mounts one"
+    "and no stacks are shown; unshare --mount-proc spawnlaunch ... mounts one"
 )
 
 WITH_US = (

@@ -219,10 +219,10 @@ class Tree:
         if not self._goes_on(look, min(NAMED_AFTER_S, grace_s)):
             return
         show([f"all workers have ended well, and left {self._names()}: "
-              f"{grace_s:g} s (--grace) from now to end without being told"])  # fmt: skip
+              f"{grace_s:g} s (--grace) from now to end by themselves"])  # fmt: skip
         if not self._goes_on(look, grace_s - NAMED_AFTER_S):
             return
-        show([f"{self._names()} is told to end: {grace_s:g} s are over"])
+        show([f"{self._names()} gets SIGTERM: {grace_s:g} s are over"])
         send(signal.SIGTERM, self.living())
         if self._goes_on(look, min(TERM_GRACE_S, grace_s)):
             show([f"killing {self._names()}"])

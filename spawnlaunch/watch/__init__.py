@@ -1,4 +1,4 @@
-"""The state of every rank now, and over its run: for spawnlaunch.top, --record and the report.
+"""The state of every rank now, and over its run: for `spawnlaunch top`, --record and the report.
 
 The way of a row: screen.show -> Sampler.sample -> RankFinder.ranks -> rank_table.rows.
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from spawnlaunch.base import errors, events, machine, reading, say, signals
 from spawnlaunch.base.signals import signal
+from spawnlaunch.cli import flags
 from spawnlaunch.outcome import endings, failures
 from spawnlaunch.output import Output, pipes
 from spawnlaunch.run import observer
@@ -82,7 +83,7 @@ def _end(pid: int, pipe: int, path: str) -> None:
         elif code := os.waitstatus_to_exitcode(status):
             broke = failures.end_in_words(code)
     if broke:
-        shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
+        shown = f"{flags.HERE} report {quote(os.path.dirname(path))}"
         say.say([f"the record broke off: its process (pid {pid}) {broke}; {shown} shows it so far"])
 
 

@@ -126,10 +126,10 @@ COLUMNS = (
            lambda s: s.waited_for, _share),
     Column("step", "steps done, of the bundled loop", 3, _step,
            suffix=lambda s: f"/{s.progress.steps}" if s.progress else ""),
-    Column("/s", "samples per second of all ranks, likewise", 9,
+    Column("/s", "samples per second of all ranks, of the bundled loop", 9,
            lambda s: s.progress and s.progress.rate,
            lambda rate: f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"),
-    Column("phase", "what it does in a step, likewise", 5,
+    Column("phase", "what it does in a step, of the bundled loop", 5,
            lambda s: s.progress.phase if s.progress else "", is_ascending=True, is_left=True),
 )  # fmt: skip
 # Figures with a history: the heading, and the share in use.

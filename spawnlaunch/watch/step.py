@@ -1,6 +1,6 @@
 """A table of several nodes: `top` in a Slurm step asks each of its nodes, and merges the answers.
 
-    srun --jobid J --overlap python -m spawnlaunch.top --once
+    srun --jobid J --overlap spawnlaunch top --once
 
 The first task starts one more step, with a task on each node that looks at the ranks of the job
 there, and writes its samples to its stdout, which Slurm brings to this process only; the other

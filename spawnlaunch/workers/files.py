@@ -185,7 +185,7 @@ def write(path: str, text: str) -> None:
         poller.register(fd, select.POLLOUT)
         while data:
             if not events.patient_poll(poller, PATIENCE_S):
-                raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
+                raise OSError(errno.ETIMEDOUT, "no process reads it to the end")
             with suppress(BlockingIOError):  # another one was quicker
                 data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
     finally:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from shlex import join
+from shutil import which
 
 from spawnlaunch.base import errors
-from spawnlaunch.cli.flags import Request, words_of
+from spawnlaunch.cli.flags import SCRIPT, Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
@@ -33,8 +34,10 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
     flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
     if sys.argv[0] == CALLED:
         return _called(flags, *sys.argv[1:3])
-    # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
+    # How this launcher was called: `python -m spawnlaunch`, or `python PATH/spawnlaunch`.
     launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    if len(launcher) == 2 and which(SCRIPT) == launcher[1]:
+        launcher = [SCRIPT]
     return join([*launcher, *flags, *words_of(request.program)])
 
 

@@ -84,7 +84,7 @@ def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str,
     done = run("sh", "-c", f"{shlex.join(BENCH)} {words} {where}")
     assert done.returncode == os.EX_IOERR
     (line,) = (line for line in done.stderr.splitlines() if "spawnlaunch: " not in line)
-    assert line.startswith(f"spawnlaunch.bench: error: {said}")
+    assert line.startswith(f"spawnlaunch bench: error: {said}")
 
 
 def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
@@ -132,7 +132,7 @@ def test_who_waits_for_a_rank_that_does_not_come_waits_no_longer_than_its_budget
     done = run(*BENCH, "--budget", "15s", environ=placed("0", "2", str(free_port())))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("spawnlaunch.bench: error: the budget of 15 s")
+    assert line.startswith("spawnlaunch bench: error: the budget of 15 s")
 
 
 # The end of the budget, interruptions, and what goes on.

@@ -41,7 +41,7 @@ def test_flags_alone_are_picked_for_all_workloads_or_some():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--arms best", "'best' is no arm; there are unpinned, control, far, auto"),
+        ("--arms best", "unknown arm 'best'; use unpinned, control, far, auto"),
         ("--against far --arms auto", "--against far is not among the arms auto"),
         ("--metric loss", "--metric needs a command of yours; put it after a --"),
         ("--lower-is-better -- sh", "--lower-is-better needs a --metric; lower wall time is"),
@@ -57,7 +57,7 @@ def test_flags_alone_are_picked_for_all_workloads_or_some():
         ("--launcher torchrun", "--launcher starts a command of yours; put it after a --"),
         ("--launcher torchrun -- sh", "starts a number of workers; add --nproc 2"),
         ("--nproc 2 --launcher torchrun --arms auto -- sh", "--launcher compares launchers"),
-        ("--launcher mpirun", "'mpirun' is no launcher; there are torchrun, spawnlaunch"),
+        ("--launcher mpirun", "unknown launcher 'mpirun'; use torchrun, spawnlaunch"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words: str, said: str):

@@ -153,7 +153,7 @@ def test_variables_of_ranks_that_cannot_meet_are_replaced_by_a_rank_for_each_cpu
     ("words", "said"),
     [
         ("--rounds 1", "--bind none -m spawnlaunch.bench"),
-        ("--launcher torchrun --nproc 2 -- true", "here are 2 ranks; use python -m"),
+        ("--launcher torchrun --nproc 2 -- true", "here are 2 ranks; use spawnlaunch bench"),
         ("--nproc 1,4", "4 workers, and 2 have been started"),
     ],
 )

@@ -60,5 +60,5 @@ def test_what_openmp_does_not_take_counts_as_not_set_with_a_line(value: str, tas
     told = explain(MACHINE, "" if task else "--nproc gpu", environ)
     assert {worker["env"]["OMP_NUM_THREADS"] for worker in told["workers"]} == {"2"}
     (line,) = [line for line in told["warnings"] if "OMP_NUM_THREADS" in line]
-    assert line.startswith(f"OMP_NUM_THREADS={value} is no number of threads")
+    assert line.startswith(f"OMP_NUM_THREADS={value} is not a number of threads")
     assert line.endswith("; unset OMP_NUM_THREADS")

@@ -89,7 +89,7 @@ def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
 def test_where_it_cannot_print_it_says_so_and_fails(flag: str):
     done = run("sh", "-c", f"exec {shlex.join([sys.executable, *CHECK])} {flag} >/dev/full")
     assert done.returncode == os.EX_IOERR
-    assert "spawnlaunch.check: error: cannot write to stdout:" in done.stderr
+    assert "spawnlaunch check: error: cannot write to stdout:" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_ranks_that_cannot_meet_are_refused_with_what_to_type(variables: dict[st
     done = run(sys.executable, *CHECK, environ=environ)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("spawnlaunch.check: error: ")
+    assert line.startswith("spawnlaunch check: error: ")
     assert seen in line
     assert "; export " in line or "; unset " in line

@@ -75,12 +75,12 @@ def test_without_a_word_there_is_a_short_help():
     [
         (
             ["--on-hang=kill"],
-            ["--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"],
+            ["--on-hang kill does nothing without --hang-timeout SECONDS"],
         ),
         (["--on-hang=kill", "--hang-timeout=9"], []),
         (
             ["--restart-window=9"],
-            ["--restart-window without --max-restarts N: nothing is started anew"],
+            ["--restart-window does nothing without --max-restarts N"],
         ),
         (["--no-restart-status=9", "--max-restarts=1"], []),
     ],
@@ -176,6 +176,12 @@ def test_help_is_a_page_on_stdout_as_wide_as_the_terminal(columns: str, widest: 
     assert done.returncode == 0
     assert done.stderr == ""
     assert widest - 3 <= max(map(len, done.stdout.splitlines())) <= widest
+
+
+def test_the_short_help_names_all_flags_on_a_screen():
+    shown = launch("-h", environ=clean_environ(COLUMNS="80")).stdout
+    assert {flag.name for flag in flags.FLAGS} <= set(re.findall(r"-[-\w]+", shown))
+    assert len(shown.splitlines()) <= 42
 
 
 def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():

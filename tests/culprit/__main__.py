@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from benchmarks.report import machine
-from docs.generate import with_made
+from docs.generate import with_section
 from tests.culprit.launches import CLIENTS, NEEDS, case, play, score
 from tests.support.launching import ROOT
 
@@ -44,7 +44,7 @@ def main() -> int:
     text = "\n".join([*_table(counted), "", _how(options.first, len(cases), missing, loads)])
     print(text)
     if options.write:
-        PAGE.write_text(with_made(PAGE.read_text(), "culprit", text))
+        PAGE.write_text(with_section(PAGE.read_text(), "culprit", text))
     total = Counter[str]()
     for (_, what), number in counted.items():
         total[what] += number

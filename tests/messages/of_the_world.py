@@ -1,4 +1,4 @@
-"""The errors of who am I among how many: flags, and what resource managers export."""
+"""The errors of ranks and sizes: flags, and what resource managers export."""
 
 from tests.messages.row import HERE, ONE_EACH, SHELL, STEP, Row
 

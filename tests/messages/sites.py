@@ -46,13 +46,13 @@ def sites() -> list[Site]:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 functions.setdefault(node.name, []).append((file, node))
-    found = set()
+    places = set()
     for file, tree in trees.items():
         for node, text in _worded(tree):
-            found |= set(_sites_of(file, node, text, functions))
+            places |= set(_sites_of(file, node, text, functions))
         for text in _silences(tree):
-            found |= set(_site(file, text, text))
-    return sorted(found)
+            places |= set(_site(file, text, text))
+    return sorted(places)
 
 
 def _worded(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -80,7 +80,7 @@ def _silences(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _assigned(tree: ast.Module, call: ast.Call, text: ast.expr) -> ast.expr:
-    """What was last assigned to a name above the call; else the expression itself."""
+    """Return the last value that a name was assigned above the call, else the expression."""
     above = [
         node
         for node in ast.walk(tree)
@@ -99,8 +99,8 @@ def _sites_of(
     functions: dict[str, list[tuple[Path, ast.FunctionDef]]],
 ) -> Iterator[Site]:
     called = _name(text.func) if isinstance(text, ast.Call) else ""
-    own = [entry for entry in functions.get(called, []) if entry[0] == file]
-    for where, function in own or functions.get(called, []):
+    here = [entry for entry in functions.get(called, []) if entry[0] == file]
+    for where, function in here or functions.get(called, []):
         for each in ast.walk(function):
             if isinstance(each, ast.Return) and each.value is not None:
                 yield from _site(where, each, each.value)

@@ -81,7 +81,7 @@ def here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def error_of(line: str, row: Row, directory: Path) -> str:
-    """What this line of flags is refused with; "" where it shows its plan."""
+    """Return the error with which a line of flags is refused; "" where it shows its plan."""
     environ, before = environ_of(row, directory), os.environ.copy()
     os.environ.clear()
     os.environ.update(environ)
@@ -104,14 +104,14 @@ def has_its_parts(error: str, row: Row) -> bool:
 
 
 @pytest.mark.parametrize("row", PLAIN, ids=name)
-def test_an_error_says_what_was_seen_why_and_what_to_type(row: Row, here: Path) -> None:
+def test_an_error_has_a_fact_a_reason_and_a_remedy(row: Row, here: Path) -> None:
     error = error_of(row.wrong, row, here)
     assert "\n" not in error
     assert has_its_parts(error, row), error
 
 
 @pytest.mark.parametrize("row", MENDED_HERE, ids=name)
-def test_what_it_says_to_type_works(row: Row, here: Path) -> None:
+def test_the_remedy_works(row: Row, here: Path) -> None:
     assert error_of(row.right, row, here) == ""
 
 
@@ -131,9 +131,7 @@ def shell(directory: Path) -> Path:
 
 @pytest.mark.full
 @pytest.mark.parametrize("row", TYPED, ids=name)
-def test_the_error_of_a_line_in_a_shell_says_what_to_type_and_that_works(
-    row: Row, shell: Path
-) -> None:
+def test_the_error_of_a_line_in_a_shell_has_a_remedy_that_works(row: Row, shell: Path) -> None:
     wrong = type_in(shell, row, row.prepare, row.wrong)
     assert wrong.returncode == row.status, wrong.stderr
     lines = [line for line in wrong.stderr.splitlines() if has_its_parts(line, row)]
@@ -146,7 +144,7 @@ def test_the_error_of_a_line_in_a_shell_says_what_to_type_and_that_works(
 
 @pytest.mark.full
 @pytest.mark.parametrize("row", MENDED_IN_A_SHELL, ids=name)
-def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
+def test_the_remedy_works_in_a_shell(row: Row, shell: Path) -> None:
     type_in(shell, row, row.prepare, row.wrong)
     right = type_in(shell, row, row.mend, row.right)
     assert right.returncode == 0, right.stderr
@@ -171,11 +169,11 @@ NOT_HERE = {
 @pytest.mark.full
 @pytest.mark.usefixtures("shell")
 def test_every_place_that_words_an_error_has_a_row(here: Path) -> None:
-    said = []
+    lines = []
     for number, row in enumerate(TYPED):
         furnish(here / str(number))
-        said += type_in(here / str(number), row, row.prepare, row.wrong).stderr.splitlines()
-    said += [error_of(row.wrong, row, here) for row in PLAIN]
+        lines += type_in(here / str(number), row, row.prepare, row.wrong).stderr.splitlines()
+    lines += [error_of(row.wrong, row, here) for row in PLAIN]
     elsewhere = [re.escape(part) for part in NOT_HERE]
     places = [site for site in sites() if not any(part in site.pattern for part in elsewhere)]
-    assert [site for site in places if not any(map(site.words, said))] == []
+    assert [site for site in places if not any(map(site.words, lines))] == []

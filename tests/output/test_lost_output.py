@@ -110,7 +110,7 @@ def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
         told = tmp_path / "err"
         while not told.read_text():
             time.sleep(0.1)
-        assert "nobody has read our stdout for 0.5 s; workers wait" in told.read_text()
+        assert "our stdout has not been read for 0.5 s; workers wait" in told.read_text()
         stdout, _ = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 0
     assert len(stdout) == 2 * 1500000 * 6

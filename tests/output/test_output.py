@@ -98,7 +98,7 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     theirs.close()
     ours.close()
     assert launcher.returncode == 128 + 15
-    assert "nobody read our stdout: dropped" in stderr
+    assert "our stdout was not read: dropped" in stderr
 
 
 @pytest.mark.parametrize("fd", mostly_full([1, 2]))
@@ -114,7 +114,7 @@ def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd:
         assert launcher.returncode == {1: 0, 2: os.EX_IOERR}[fd]
         if fd == 1:
             written = 2 * sum(len(f"rank 0 line {n} {'x' * (n % 90)} end\n") for n in range(3000))
-            dropped = r"spawnlaunch: nobody read our stdout: dropped the last (\d+) bytes that "
+            dropped = r"spawnlaunch: our stdout was not read: dropped the last (\d+) bytes that "
             found = re.fullmatch(rf"{dropped}workers wrote\n", stderr)
             assert found, stderr
             assert written - 3 * 65536 < int(found[1]) < written

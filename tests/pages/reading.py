@@ -1,4 +1,4 @@
-"""What the pages of the documentation hold: files that a reader saves, and commands to type.
+"""Read the pages of the documentation: files that a reader saves, and commands to run.
 
 A block of code whose first line is `# NAME.py` (or .yaml) is a file; one that begins with
 `# DIRECTORY/NAME.py` is a part of that file of the repository. A block of `console` has commands
@@ -43,20 +43,20 @@ class Block(NamedTuple):
         return self.mark.partition(": ")[0]
 
     @property
-    def said(self) -> str:
+    def rest(self) -> str:
         return self.mark.partition(": ")[2]
 
     @property
     def part_of(self) -> str:
-        """The file of the repository that it is a part of; empty: of none."""
-        found = PART.match(self.text)
-        return found[1] if found else ""
+        """The file of the repository of which it is a part, or an empty text."""
+        match = PART.match(self.text)
+        return match[1] if match else ""
 
     @property
     def file(self) -> str:
-        """The name under which a reader saves it; empty: it is no file."""
-        found = FILE.match(self.text)
-        return found[1] if found and self.kind in ("python", "yaml") else ""
+        """The name under which a reader saves it, or an empty text."""
+        match = FILE.match(self.text)
+        return match[1] if match and self.kind in ("python", "yaml") else ""
 
     @property
     def commands(self) -> list[str]:
@@ -67,7 +67,7 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """The README and all of docs/, and what else a user reads."""
+    """Return the README, all of docs/, and the pages on scripts and manifests."""
     others = (ROOT / name / "README.md" for name in ("slurm", "kubernetes"))
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *others]
 
@@ -81,7 +81,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def links(page: Path) -> Iterator[str]:
-    """Of the page to files of the repository, without what stands behind a #."""
+    """Yield the links of a page to files of the repository, without the part after a #."""
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not re.match(r"\w+:|#", target):

@@ -46,29 +46,29 @@ def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, tmp_path: Pa
         elif runs_here(block):
             for command in block.commands:
                 if block.word == "Ctrl-C":
-                    status, done = 75, interrupted(command, tmp_path, block.said)
+                    status, done = 75, interrupted(command, tmp_path, block.rest)
                 else:
-                    status, done = int(block.said or 0), typed(command, tmp_path)
-                said = f"line {block.line}: {command}\n{done.stdout}{done.stderr}"
-                assert done.returncode == status, said
+                    status, done = int(block.rest or 0), typed(command, tmp_path)
+                output = f"line {block.line}: {command}\n{done.stdout}{done.stderr}"
+                assert done.returncode == status, output
 
 
 def typed(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    """What comes of a line in a shell in which `python` is this one."""
+    """Run a line in a shell in which `python` is this one."""
     options = {"cwd": directory, "environ": of_a_reader(), "timeout_s": 2 * PATIENCE_S}
     return run("bash", "-c", command, **options)
 
 
 def interrupted(command: str, directory: Path, at: str) -> subprocess.CompletedProcess[str]:
-    """The same, with Ctrl-C as of a terminal once a line has this text."""
+    """Run it, with Ctrl-C as of a terminal once a line has this text."""
     options = {"stderr": subprocess.STDOUT, "start_new_session": True}
     shell = start("bash", "-c", command, cwd=directory, environ=of_a_reader(), **options)
-    said = ""
+    output = ""
     for line in shell.stdout:
-        said += line
+        output += line
         if at in line:
             os.killpg(shell.pid, signal.SIGINT)
-    return subprocess.CompletedProcess(command, shell.wait(), said, "")
+    return subprocess.CompletedProcess(command, shell.wait(), output, "")
 
 
 def of_a_reader() -> dict[str, str]:
@@ -79,13 +79,13 @@ def of_a_reader() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", SHOWN)
-def test_a_command_that_is_not_run_says_why(page: Path):
+def test_a_command_that_is_not_run_has_a_reason(page: Path):
     for block in blocks(page):
         where = f"{name(page)}:{block.line}"
         if block.kind in ("bash", "sh", "shell"):
             continue  # a part of a batch script
         if block.word == "runs in":
-            assert (ROOT / block.said.partition(",")[0]).is_file(), where
+            assert (ROOT / block.rest.partition(",")[0]).is_file(), where
         if not block.kind:
             assert not TYPED.search(block.text), f"{where} is typed, so it is of the kind console"
 
@@ -104,7 +104,7 @@ def test_a_part_of_a_file_is_as_the_file_is_now(page: Path):
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_a_page_for_authors_names_what_is_in_the_source(page: str):
+def test_names_on_a_page_for_authors_are_in_the_source(page: str):
     files = [
         file for part in ("spawnlaunch", "tests", "train") for file in (ROOT / part).rglob("*.py")
     ]
@@ -114,20 +114,20 @@ def test_a_page_for_authors_names_what_is_in_the_source(page: str):
 
 
 @pytest.mark.parametrize("page", generate.PAGES)
-def test_a_page_that_is_made_is_as_its_source_is_now(page: str):
-    made = generate.PAGES[page]()
-    assert (ROOT / page).read_text(encoding="utf-8") == made, "type python -m docs.generate"
+def test_a_generated_page_is_as_its_source_is_now(page: str):
+    text = generate.PAGES[page]()
+    assert (ROOT / page).read_text(encoding="utf-8") == text, "run python -m docs.generate"
 
 
-def test_a_page_says_how_many_goals_are_missed():
+def test_a_page_has_the_number_of_goals_that_are_missed():
     judged = re.findall(r"goal is at .*", (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8"))
     missed = sum("NOT met" in line for line in judged)
-    said = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
-    assert re.search(rf"\nOf our {len(judged)} performance goals .*, {missed} are not met", said)
+    text = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
+    assert re.search(rf"\nOf our {len(judged)} performance goals .*, {missed} are not met", text)
 
 
 @pytest.mark.parametrize("page", ["README", "docs/index", "docs/comparison"])
 def test_a_page_claims_no_figure_that_a_program_did_not_write(page: str):
-    made = r"<!-- (\w+) -->.*?<!-- end of \1 -->|^```.*?^```"
-    typed = re.sub(made, "", (ROOT / f"{page}.md").read_text(), flags=re.S | re.M)
+    generated = r"<!-- ([\w-]+) -->.*?<!-- end of \1 -->|^```.*?^```"
+    typed = re.sub(generated, "", (ROOT / f"{page}.md").read_text(), flags=re.S | re.M)
     assert re.findall(r"\b\d[\d.,]* (?:s|ms|us|MiB|GiB|%|times|rounds|goals)(?!\w)", typed) == []

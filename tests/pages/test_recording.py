@@ -15,15 +15,15 @@ COMMITTED = ROOT / "docs"
 SHOWN = ("rank 0  local 0  numa", "failed first: rank 1", "status 1", "the others wait for rank 1")
 
 
-def said(path: Path) -> str:
+def lines_of(path: Path) -> str:
     """All lines that the film shows, each as often as it comes."""
     texts = ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
     return "\n".join("".join(text.itertext()) for text in texts)
 
 
 def check(place: Path) -> None:
-    assert "the others wait for rank 1" in said(place / "top.svg")
-    lines = said(place / "recording.svg")
+    assert "the others wait for rank 1" in lines_of(place / "top.svg")
+    lines = lines_of(place / "recording.svg")
     assert [scene.line for scene in SCENES if f"$ {scene.line}" not in lines] == []
     assert [words for words in SHOWN if words not in lines] == []
 

@@ -24,7 +24,7 @@ READERS = [
 
 
 class Page(HTMLParser):
-    """What a page fetches, its links, and its headings of each size."""
+    """The fetched files of a page, its links, and its headings of each size."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -74,14 +74,14 @@ def test_a_page_fetches_nothing_from_elsewhere_and_all_that_it_fetches_is_there(
     assert "http" not in (site / "site.css").read_text()
 
 
-def test_a_page_has_one_title_and_no_heading_is_two_sizes_smaller_than_the_one_above(site: Path):
+def test_a_page_has_a_single_title_and_no_heading_skips_a_size(site: Path):
     for name, page in pages(site).items():
         assert page.headings.count(1) == 1, name
         pairs = zip(page.headings, page.headings[1:], strict=False)
         assert [pair for pair in pairs if pair[1] > pair[0] + 1] == [], name
 
 
-def test_a_picture_has_words_for_who_does_not_see_it(site: Path):
+def test_a_picture_has_a_text_for_readers_who_do_not_see_it(site: Path):
     assert {
         name: page.without_words for name, page in pages(site).items() if page.without_words
     } == {}
@@ -93,7 +93,7 @@ def test_no_backslash_stands_before_a_pipe(site: Path):
         assert [cell for cell in cells if r"\|" in cell] == [], path.name
 
 
-def test_every_kind_of_reader_finds_their_page_from_the_first_one(site: Path):
+def test_every_kind_of_reader_finds_their_page_from_the_first(site: Path):
     links = Page((site / "index.html").read_text(encoding="utf-8")).links
     assert [each for each in READERS if not any(link.endswith(each) for link in links)] == []
 
@@ -129,7 +129,7 @@ LIGHT, DARK = 1, 0  # of Blink's preferredColorScheme
 
 
 def browse(files: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Now and then a chromium whose time is virtual waits for ever: then another one is tried."""
+    """Run chromium; if it waits for ever, as happens with virtual time, run another."""
     for limit_s in (60, 120):
         with suppress(subprocess.TimeoutExpired):
             return run(

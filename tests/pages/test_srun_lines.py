@@ -11,7 +11,7 @@ PAGES = [
     *(ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("kubernetes/*")),
     *(*ROOT.glob("slurm/*"), *ROOT.glob("spawnlaunch/**/*.py")),
 ]
-LINE = re.compile(r"srun (?:(?!srun )[^\n`])*?-m spawnlaunch(?!\.top)(?:[^\n`;]|\\\n)*")
+LINE = re.compile(r"srun (?:(?!srun )[^\n`])*?(?:-m )?spawnlaunch(?! top)(?:[^\n`;]|\\\n)*")
 # Whose launchers end together by themselves; Slurm could end them before they have said why.
 ONE_PER_NODE = re.compile(r"--nproc|--ntasks-per-node=1\b|--standalone")
 ENDS_ALL = ("--kill-on-bad-exit=1", "-K1")

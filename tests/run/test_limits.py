@@ -47,7 +47,7 @@ def test_workers_die_with_launcher_and_guard_and_what_they_have_started_runs_on(
 @pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="not every machine lets a user have namespaces")
 def test_a_PID_namespace_ends_what_is_left(tmp_path: Path):
-    assert f"{NAMESPACE} python -m spawnlaunch" in " ".join(PAGE.split())
+    assert f"{NAMESPACE} spawnlaunch" in " ".join(PAGE.split())
     command = (*shlex.split(NAMESPACE), *LAUNCHER)
     with launched("--nproc", 2, FAMILY, *KINDS, directory=tmp_path, command=command) as launch:
         launch.read_until(2)

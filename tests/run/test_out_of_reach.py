@@ -199,7 +199,7 @@ def test_a_launch_ends_though_another_users_reader_pauses(
         until(lambda: len([*open_path.glob("full-*")]) == 2, "nobody can write more")
         launch.send(signal.SIGTERM)
         assert launch.launcher.wait(PATIENCE_S) == 128 + signal.SIGTERM
-        assert "nobody read our stdout" in launch.stderr
+        assert "our stdout was not read" in launch.stderr
     os.close(terminal)
     os.close(its_other_end)
 

@@ -87,7 +87,7 @@ def test_the_explanations_of_several_tasks_are_not_torn(slurm: Slurm):
     assert sum(line.startswith("resource manager") for line in lines) == 1
     ranks = [line for line in lines if re.match(r"rank \d+  node\d  local \d  ", line)]
     assert sorted(int(line.split()[1]) for line in ranks) == [1, 2, 3, 4, 5]
-    assert "say a line for each" in done.stdout
+    assert "print a line for each" in done.stdout
     done = slurm.run(["srun", "-N2", "-n6", *LAUNCHER, "--explain=json", str(REPORTER)])
     told = map(json.loads, done.stdout.splitlines())
     assert sorted(each["world"]["rank"] for each in told) == [0, 1, 2, 3, 4, 5]

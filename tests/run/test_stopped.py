@@ -78,4 +78,4 @@ def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_pa
             assert launch.status() == KILLED
         finally:
             let_go()
-        assert f"guard (pid {guard}) does not hear SIGTERM (a debugger holds" in launch.stderr
+        assert f"guard (pid {guard}) does not react to SIGTERM (a debugger holds" in launch.stderr

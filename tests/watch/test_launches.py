@@ -119,7 +119,7 @@ def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_
         said = [line for line in running.stderr.splitlines() if "record" in line]
     assert len(said) == 2
     assert f"(pid {recorder})" in said[1]
-    assert f"spawnlaunch.report {record} " in said[1]
+    assert f"spawnlaunch report {record} " in said[1]
     assert "No record of" in Recorded(record).page
 
 

@@ -58,7 +58,7 @@ def test_what_cannot_be_read_or_written_is_said(
     record = failed_twice.directory
     done = run(*REPORT, tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"spawnlaunch.report: error: {tmp_path} has no record")
+    assert done.stderr.startswith(f"spawnlaunch report: error: {tmp_path} has no record")
     done = run(*REPORT, record, "--html", record / "no" / "page.html")
     assert done.returncode == 2
     assert "name another file with --html" in done.stderr

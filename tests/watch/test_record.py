@@ -24,7 +24,7 @@ used = resource.getrusage(resource.RUSAGE_SELF)
 figures = (os.environ["RANK"], used.ru_utime, used.ru_stime, used.ru_maxrss,
            used.ru_nivcsw, used.ru_majflt)
 # One write: rank 0 may be ended between two, and print makes one for each value under -u.
-sys.stdout.write(f"used {' '.join(map(str, figures))}\n")
+sys.stdout.write(f"used {' '.join(map(str, figures))}\\n")
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
 """
 

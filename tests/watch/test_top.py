@@ -201,7 +201,7 @@ def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "this is no terminal; use --once"),
+        ((), "this is not a terminal; use --once"),
         (("--every", "0"), "'0' is not between 0.1"),
         (("--every", "x"), "'x' is not between 0.1"),
         (("--sort", "colour"), "colour"),
@@ -212,7 +212,7 @@ def test_what_cannot_be_shown_ends_with_status_2_and_a_line(
 ) -> None:
     done = run(*TOP, *words, stdin=None)
     assert done.returncode == 2
-    assert done.stderr.startswith("spawnlaunch.top: error: ")
+    assert done.stderr.startswith("spawnlaunch top: error: ")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -35,7 +35,7 @@ INSTEAD = "--hang-timeout SECONDS shows where workers are when they write nothin
 NOT_LOOKED_FOR = {
     "TORCHELASTIC_ENABLE_FILE_TIMER": "no watchdog reads the workers' timers here",
     "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT":  # seconds
-        "nobody looks for workers that sleep in the kernel",
+        "nothing looks for workers that sleep in the kernel here",
 }  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def _compared(
                 wanted.append(cut)
             if stream == 2:
                 numbers = numbers[: len(wanted)]  # the report shows the last ones again
-            is_said = "nobody read our" in host.err.text or host.launcher.code
+            is_said = "was not read: dropped" in host.err.text or host.launcher.code
             if not (is_hasty and is_said):
                 words = f"{player.name} wrote {wanted} to {stream}, and shown are {numbers}"
                 yield numbers != wanted and words
@@ -97,7 +97,7 @@ def all_of_it_is_kept(played: Played) -> Iterator[facts.Verdict]:
                 count = process.player.counts[stream]
                 is_whole = numbers[:count] == [*range(count)]
                 is_read = not (scenario.pause or facts.is_told(played))
-                is_read &= "nobody read our" not in host.err.text
+                is_read &= "was not read: dropped" not in host.err.text
                 is_said = f"{place}: No space left" in host.err.text or not is_read
                 if scenario.disk is not None and is_said:
                     is_whole = numbers == [*range(len(numbers))]
