@@ -47,14 +47,14 @@ HEADER = """\
 # Benchmarks of the launcher and of the training loop
 
 Figures of the launcher and of the training loop beside others, and how they were measured. `make
-bench` writes this page; nobody typed a figure.
+bench` writes this page: no figure in it is written by hand.
 
 In every benchmark the programs take turns within each round, in an order that is drawn. So a
 machine that gets slower gets slower for all. A cell has the median over the rounds, with the least
 and the most. A goal is for the ratio of the rounds' means, or for their mean. It is met if the
 whole 95 % interval reaches the goal; the interval holds for any noise ([how](bench-method.md)). A
 benchmark waits five minutes at most for a quiet machine; on a busy one it gives only ratios to the
-first line. An interval is for one day; behind a goal are the values of up to five earlier days.
+first line. An interval is for one day; after a goal stand the values of up to five earlier days.
 """
 
 
@@ -146,7 +146,7 @@ def render(section: Section, command: str, load: float, before: Use, during: Use
         "",
         *(f"{_goal(goal, is_busy=is_busy)}  " for goal in section.goals),
         *([""] if section.goals else []),
-        f"{busy}{during}.  " if is_busy else f"{during}.  ".capitalize(),
+        *([f"{busy}{during}.  "] if is_busy else []),
         f"`{command}`, {time.strftime('%Y-%m-%d')}, load {load:.1f} before it: {machine()}",
     ]
     return "\n".join(lines)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from benchmarks.report import GOAL
 from docs import numa_table
+from spawnlaunch.cli import torchrun as theirs
 from spawnlaunch.cli.flags import FLAGS, Flag
 from spawnlaunch.cli.manual import SECTIONS
-from spawnlaunch.cli.torchrun import names, variables
 from tests import machines
 from tests.machines.tree import build
 from tests.messages import of_flags, of_the_run, of_the_world
@@ -134,10 +134,8 @@ def _row(flag: Flag) -> str:
     value = f"{'' if shown.startswith('[') else ' '}{shown}" if shown else ""
     spellings = [f"`{flag.name}{value}`".replace("|", "\\|"), *(f"`{name}`" for name in flag.also)]
     needs = " **launcher**" if flag.needs_parent else ""
-    torchrun = [name for name in names.TORCHRUN if names.flag(name) is flag]
-    exported = [
-        f"`{variables.variable(name)}`" for name in torchrun if name not in variables.NOT_READ
-    ]
+    torchrun = [name for name in theirs.TORCHRUN if theirs.flag(name) is flag]
+    exported = [f"`{theirs.variable(name)}`" for name in torchrun if name not in theirs.NOT_READ]
     return f"| {', '.join(spellings)} | {_cell(flag.help)}{needs} | {', '.join(exported)} |"
 
 

@@ -49,7 +49,7 @@ DEBUG = (
 
 def run(*words: str) -> int:
     """Run a command line of the launcher; the result is its exit status."""
-    _print_how_to_debug(words)
+    _print_debug_hint(words)
     # The function is that of multiprocessing, which has no other one either.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command = (sys.executable, *options, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
@@ -150,7 +150,10 @@ def _attend(
         if source
     }
     sent: list[int] = []
-    ear = pipe and _listen(pipe)
+    ear: events.Ear | None = None
+    if pipe:
+        signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
+        ear = events.Ear(pipe)
     ended = machine.open_pidfd(child.pid)
     poller = select.poll()
     for fd in (*copied, *(ear.fds if ear else ()), *(() if ended is None else (ended,))):
@@ -171,12 +174,6 @@ def _attend(
     if ended is not None:
         os.close(ended)
     return sent
-
-
-def _listen(pipe: events.SignalPipe) -> events.Ear:
-    """Block the signals of the pipe in this thread, and hear them from now on."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, pipe.caught)
-    return events.Ear(pipe)
 
 
 def _copy_part(fd: int, stream: TextIO, decoder: codecs.IncrementalDecoder) -> bool:
@@ -221,7 +218,7 @@ def _stop(pipe: events.SignalPipe) -> None:
     signal.signal(signal.SIGTSTP, handler)
 
 
-def _print_how_to_debug(words: tuple[str, ...]) -> None:
+def _print_debug_hint(words: tuple[str, ...]) -> None:
     """Print how to debug one of the ranks, where a debugger follows this process."""
     typed, program = parsing.read_flags(words, lenient=True)
     names = {flag.name for flag, _, _ in typed}

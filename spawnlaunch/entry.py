@@ -8,7 +8,7 @@ from spawnlaunch.base import errors, say
 from spawnlaunch.base.signals import STOP, signal
 
 STREAMS = ("stdin", "stdout", "stderr")
-TELL_S = 5.0  # at most, to tell other launchers that this one was told to end
+REPORT_S = 5.0  # at most, to tell other launchers that this one was told to end
 
 
 def main(blocked: frozenset[int], *before: str) -> int:
@@ -20,7 +20,7 @@ def main(blocked: frozenset[int], *before: str) -> int:
     """
     argv = (*before, *sys.argv[1:])
     untouched = (signal.SIG_IGN, None)
-    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in untouched}
+    before_us = {n: handler for n in STOP if (handler := signal.getsignal(n)) not in untouched}
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     try:
         try:
@@ -35,15 +35,15 @@ def main(blocked: frozenset[int], *before: str) -> int:
             status = walk.walk(argv, dict(os.environ), closed, blocked)
             os._exit(status)  # Python would spend milliseconds on freeing memory that ends with us
         finally:
-            for each, how in before_us.items():
-                signal.signal(each, how)
+            for each, handler in before_us.items():
+                signal.signal(each, handler)
     except KeyboardInterrupt as stopped:
         from spawnlaunch.run import unable
 
         (signum,) = stopped.args
         # The addresses of the others may be asked of a name server that does not answer.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
-        signal.setitimer(signal.ITIMER_REAL, TELL_S)
+        signal.setitimer(signal.ITIMER_REAL, REPORT_S)
         unable.tell(argv, os.environ, 128 + signum, "", signum)
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
@@ -89,7 +89,7 @@ def _instead(
         return commands.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
     from spawnlaunch.run import unable
 
-    return say.fatal(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+    return say.fatal(why, report=lambda *how: unable.tell(argv, os.environ, *how))
 
 
 def _stop(signum: int, _: object) -> None:

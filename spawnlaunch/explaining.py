@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from shlex import join
 
 from spawnlaunch.base import cpuset, errors, records, say
-from spawnlaunch.binding import neighbours, picture, placement
+from spawnlaunch.binding import picture, placement
 from spawnlaunch.node import cpus, hardware
 from spawnlaunch.run import shared_errors
 from spawnlaunch.workers import environment, launches, starting
@@ -62,7 +62,6 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "node": {
             **_plain(node),
             "cpus_allowed": cpuset.format(explanation.launch.plan.allowed),
-            "quota": _plain(node.quota),
             "cores": len(node.cores),
             "siblings": _plain(node.cores),
             "devices": [{"index": each.number, **_plain(each)} for each in node.devices],
@@ -105,16 +104,7 @@ def _text(explanation: Explanation, colour: bool) -> Iterator[str]:
     if resolution.gathering:
         yield meeting.described(resolution.gathering)
     yield ""
-    bindings, unknown = plan.bindings, ""
-    if world.is_task and world.local_world_size > 1:
-        bindings, unknown = neighbours.bindings_of_all(
-            launch.request, launch.node, launch.seen, resolution, plan.bindings[0]
-        )
-    allowed = plan.allowed.union(*(binding.cpus for binding in bindings))
-    yield picture.picture(launch.node, bindings, allowed, colour)
-    if unknown:
-        yield ""
-        yield f"the other local ranks of {world.local_world_size} are not drawn: {unknown}"
+    yield picture.picture(launch.node, plan.bindings, plan.allowed, colour, plan.others)
     # The masks of other tasks cannot be set again here.
     srun = None if world.is_task else placement.srun_line(plan.bindings, world.nnodes or 1)
     if srun:

@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--of-a-node", action="store_true", help=argparse.SUPPRESS)
     names = [column.name for column in rank_table.COLUMNS]
-    one_of = f"one of {', '.join(names)}".replace("%", "%%")
-    parser.add_argument("--sort", choices=names, default="rank", metavar="COLUMN", help=one_of)
+    choices = f"one of {', '.join(names)}".replace("%", "%%")
+    parser.add_argument("--sort", choices=names, default="rank", metavar="COLUMN", help=choices)
     parser.add_argument(
         "words", nargs="?", default="", metavar="WORDS", help="part of a launch's name or command"
     )
@@ -78,8 +78,8 @@ def _once(options: argparse.Namespace) -> int:
             waits.judge(collected.answers, collected.uncertain_s)
             return _print(collected.samples, waits, options) or _complained(complaint)
         complaint = f"{complaint}; this is {mine.here} alone"
-    ours = mine.has if mine else (lambda _: True)
-    samples = _looked(usage.Sampler(device_use.Meter(), ours, options.words), waits)
+    is_in_step = mine.has if mine else (lambda _: True)
+    samples = _looked(usage.Sampler(device_use.Meter(), is_in_step, options.words), waits)
     if mine:
         collected = step.by_job(samples, waits.answers)
         if options.of_a_node:
@@ -111,16 +111,20 @@ def _print(
     samples = waits.shown(samples)
     histories = notes.Histories()
     histories.add(samples)
-    found = notes.together(waits.findings(), histories.notes())
+    notes_by_launch = notes.together(waits.findings(), histories.notes())
     if options.json:
-        rows = [one.as_dict() for one in samples]
-        rows += [{"launch": name, **one._asdict()} for name in found for one in found[name]]
+        rows = [row.as_dict() for row in samples]
+        rows += [
+            {"launch": name, **row._asdict()}
+            for name in notes_by_launch
+            for row in notes_by_launch[name]
+        ]
         return commands.print_page("\n".join(map(json.dumps, rows)), NAME) if rows else 0
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    lines = rank_table.table(samples, found, max(width, 40), sort=options.sort)
+    lines = rank_table.table(samples, notes_by_launch, max(width, 40), sort=options.sort)
     return commands.print_page("\n".join(lines), NAME)
 
 
@@ -131,8 +135,8 @@ def _live(sampler: usage.Sampler, options: argparse.Namespace) -> int:
     try:
         from spawnlaunch.watch import screen
     except ImportError as error:
-        how = "run pip install 'spawnlaunch[top]', or use --once"
-        commands.print_error(f"{error.name} is not installed; {how}", NAME)
+        remedy = "run pip install 'spawnlaunch[top]', or use --once"
+        commands.print_error(f"{error.name} is not installed; {remedy}", NAME)
         return 2
     return screen.show(sampler, options.every, options.sort)
 

@@ -53,13 +53,13 @@ def plan(
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
-        _refuse_what_this_mode_cannot(request, resolution)
-    resolution, held_port = resolve.prepare_host(resolution, hostname)
+        _refuse_flags_of_other_modes(request, resolution)
+    resolution, locked_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
     return starting.complete(launches.Launch(
         request=request, resolution=resolution, environ=environ, hostname=hostname,
-        plan=bind_ranks(request, machine, seen, resolution), held_port=held_port, seen=seen,
+        plan=bind_ranks(request, machine, seen, resolution), locked_port=locked_port, seen=seen,
         node=machine, scratch=files.scratch_path(environ), argv=tuple(argv),
         closed=tuple(closed), blocked=blocked, group=os.getpgrp(),
     ))  # fmt: skip
@@ -79,7 +79,7 @@ def _look(
         seen = visible.counting_cpus(seen, why)
     return seen, identity.Capacity(
         len(seen.names), machine.most_workers, seen.source, seen.vendor, why, seen.unset,
-        seen.meant, are_counted,
+        are_counted,
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def go(launch: launches.Launch) -> int:
 
 def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     """The functions that make the help for hangs in the guard, where a flag asks for it."""
-    if not launch.request.asks_for_stacks:
+    if not launch.request.needs_stacks:
         return []
     if launch.resolution.gathering:
         from spawnlaunch.hang import together
@@ -128,7 +128,7 @@ def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     return [silence.HangHelp]
 
 
-def _refuse_what_this_mode_cannot(request: flags.Request, resolution: identity.Resolution) -> None:
+def _refuse_flags_of_other_modes(request: flags.Request, resolution: identity.Resolution) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and request.no_gang and me.has_several_nodes and not me.is_task:

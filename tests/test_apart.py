@@ -96,7 +96,7 @@ def test_signals_are_passed_on(signum: int, mode: str, tmp_path: Path) -> None:
 
 
 def test_it_ends_when_the_caller_is_killed(tmp_path: Path) -> None:
-    command = (*map(str, CALLER), "module", "--nproc", "2", "--no-prefix")
+    command = (*map(str, CALLER), "module", "--nproc", "2", "--prefix=never")
     with launched(SLEEP, directory=tmp_path, command=command) as it:
         it.read_until(2)
         it.send(signal.SIGKILL)
@@ -220,7 +220,15 @@ IN_PYTHON = (
 def test_a_debugger_that_follows_children_does_not_hang_a_launch(how: str, tmp_path: Path) -> None:
     pytest.importorskip("debugpy")
     nproc = () if how == "task" else ("--nproc", "2")
-    words = ("-m", "spawnlaunch", "--no-prefix", "--quiet", *nproc, str(tmp_path / "say.py"), "a b")
+    words = (
+        "-m",
+        "spawnlaunch",
+        "--prefix=never",
+        "--quiet",
+        *nproc,
+        str(tmp_path / "say.py"),
+        "a b",
+    )
     (tmp_path / "say.py").write_text("import os\nos.write(1, b'said\\n')\n")
     (tmp_path / "child.py").write_text(CHILD.format(words=[sys.executable, *words]))
     (tmp_path / "launch.py").write_text(IN_PYTHON)

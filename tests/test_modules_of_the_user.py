@@ -42,7 +42,7 @@ def crowded(tmp_path: Path) -> Path:
         ["--nproc", "2", WORKERS / "report.py"],
         ["--nproc", "2", *KEPT, WORKERS / "report.py"],
         ["--nproc", "1", "--no-python", "true"],
-        ["--nproc", "2", "--preload", "decimal", "--no-prefix", WORKERS / "report.py"],
+        ["--nproc", "2", "--preload", "decimal", "--prefix=never", WORKERS / "report.py"],
         ["--explain", WORKERS / "report.py"],
         ["--explain=json", WORKERS / "report.py"],
         ["--help"],

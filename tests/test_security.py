@@ -22,7 +22,7 @@ time.sleep(3600)
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="needs /proc")
 def test_the_table_has_each_port_and_socket_of_a_launch(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(CONNECTED)
-    flags = ("--nproc", 2, "--record", tmp_path, "--hang-timeout", 1000, "--no-prefix")
+    flags = ("--nproc", 2, "--record", tmp_path, "--hang-timeout", 1000, "--prefix=never")
     with launched(*flags, tmp_path / "script.py", directory=tmp_path) as launch:
         launch.read_until(2)
         found = {pid: sockets(pid) for pid in everybody(launch.pid)}

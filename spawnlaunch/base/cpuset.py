@@ -1,7 +1,6 @@
 """Parse and format sets of CPUs as the kernel's lists and masks.
 
     48-55,112-119    a list: ranges and single CPUs, sorted (local_cpulist, sched_setaffinity(2))
-    0-31:2/8         a list with a stride: of every group of 8, the first 2 (0,1,8,9,16,17,24,25)
     00ff0000,00000000,00ff0000,00000000
                      a mask: 32-bit words in hexadecimal, the highest first (local_cpus, cpumap)
     0xfe000000000000 the same without commas (srun --cpu-bind=mask_cpu)
@@ -30,7 +29,7 @@ class CpuSetError(ValueError):
 
 
 def parse(text: str) -> CpuSet:
-    """The CPUs of a list such as `0-3,8` or `0-31:2/8`; an empty text is the empty set.
+    """The CPUs of a list such as `0-3,8`; an empty text is the empty set.
 
     Raises CpuSetError.
     """
@@ -41,25 +40,19 @@ def parse(text: str) -> CpuSet:
         except ValueError:
             raise CpuSetError(
                 f"{reading.excerpt(item)} in {reading.excerpt(text.strip())} is not a CPU or a "
-                "range of CPUs; a list looks like 0-3,8 or 0-31:2/8"
+                "range of CPUs; a list looks like 0-3,8"
             ) from None
     return frozenset(cpus)
 
 
-def _range(item: str) -> Iterable[int]:
-    """The CPUs of one item: `8`, `0-3` or `0-31:2/8`. Raises ValueError."""
-    span, colon, stride = item.partition(":")
-    first, dash, last = span.partition("-")
-    used, _, group = stride.partition("/")
-    numbers = [first, last if dash else first, *([used, group] if colon else ("1", "1"))]
+def _range(item: str) -> range:
+    """The CPUs of one item: `8` or `0-3`. Raises ValueError."""
+    first, dash, last = item.partition("-")
+    ends = (first, last if dash else first)
     # int() accepts `+1`, `1_0` and spaces too, and refuses 5,000 digits.
-    if not ("".join(numbers).isascii() and all(map(str.isdigit, numbers))):
+    if not all(map(reading.is_number, ends)) or not int(first) <= int(ends[1]) < LARGEST:
         raise ValueError
-    low, high, taken, size = map(int, numbers)
-    if high < low or high >= LARGEST or not 0 < taken <= size:
-        raise ValueError
-    cpus = range(low, high + 1)
-    return [cpu for cpu in cpus if (cpu - low) % size < taken] if colon else cpus
+    return range(int(first), int(ends[1]) + 1)
 
 
 def parse_mask(text: str) -> CpuSet:

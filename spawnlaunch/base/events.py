@@ -32,8 +32,8 @@ from spawnlaunch.base.signals import signal
 # is made of several.
 LONGEST_S = 86400.0
 LOOK_S, LATE_S = 0.5, 1.0
-HELD_S = 8.0  # a process that `must_come_back` does so in this time, even on a busy machine
-COME_BACK = "this process has to come back to waiting"  # a key of machine.remembered
+WATCHDOG_S = 8.0  # a process that `arm_watchdog` does so in this time, even on a busy machine
+WATCHDOG = "this process has to come back to waiting"  # a key of machine.remembered
 
 # Size of signalfd_siginfo in signalfd(2); it begins with number, errno and code, of 4 bytes each.
 SIGINFO = 128
@@ -41,26 +41,26 @@ SI_KERNEL = 0x80  # the code of a signal that the kernel sent, here: the termina
 BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
 
 
-def _wind_up() -> None:
-    """Restart the timer that ends a process that `must_come_back`."""
-    if COME_BACK in machine.remembered:
+def _restart_watchdog() -> None:
+    """Restart the timer that ends a process that `arm_watchdog`."""
+    if WATCHDOG in machine.remembered:
         with suppress(OSError):  # the system refuses timers
-            machine.setitimer(signal.ITIMER_REAL, HELD_S)
+            machine.setitimer(signal.ITIMER_REAL, WATCHDOG_S)
 
 
-def must_come_back() -> None:
-    """Have the kernel end this process if it does not wait in this module for HELD_S."""
-    machine.remembered[COME_BACK] = True
+def arm_watchdog() -> None:
+    """Have the kernel end this process if it does not wait in this module for WATCHDOG_S."""
+    machine.remembered[WATCHDOG] = True
     machine.signal(signal.SIGALRM, signal.SIG_DFL)
     machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    _wind_up()
+    _restart_watchdog()
 
 
 def patient_poll(poller: select.poll, for_s: float) -> list[tuple[int, int]]:
     """Poll until a descriptor is ready, at most for `for_s` seconds, without gaps."""
     until = machine.running_s() + for_s
     while True:
-        _wind_up()
+        _restart_watchdog()
         wait_s = max(0.0, min(until - machine.running_s(), LOOK_S))
         began = machine.monotonic()
         ready = poller.poll(wait_s * 1000)
@@ -90,7 +90,7 @@ class Loop:
         self._calls: dict[int, Callable[[], None]] = {}
         # Call -> its time, the clock of that time, and the longest wait until it is checked.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float], float]] = {}
-        self._seen = machine.running_s()  # the clock when it was last read
+        self._read_at_s = machine.running_s()  # the clock when it was last read
         self._stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
@@ -98,8 +98,8 @@ class Loop:
         if not has_order:
             return
         try:
-            (made := machine.epoll()).poll(0)
-            epoll = made
+            (opened := machine.epoll()).poll(0)
+            epoll = opened
             epoll.register(epoll)
         except AttributeError:
             pass
@@ -143,7 +143,7 @@ class Loop:
         It waits at most `timeout_s` seconds (None: LONGEST_S), and may return earlier without any
         call. A call may forget other descriptors that are ready: their calls are not made.
         """
-        _wind_up()
+        _restart_watchdog()
         self._count()
         lefts = [LONGEST_S if timeout_s is None else min(timeout_s, LOOK_S)]
         for when, now, look_s in self._alarms.values():
@@ -156,7 +156,8 @@ class Loop:
                 call()
         self._count()
         past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
-        if machine.running_s() > self._seen + LATE_S:  # a gap just now: the next turn handles it
+        # A gap just now: the next turn handles it.
+        if machine.running_s() > self._read_at_s + LATE_S:
             past = []
         for due, at in past:
             if self._alarms.get(due) == at:  # an earlier call may have removed or changed it
@@ -170,10 +171,10 @@ class Loop:
         A call that blocks keeps this process from reading others' output: so some of it counts.
         """
         # By `running_s`: `patient_poll` may have excluded a gap already.
-        seen, self._seen = self._seen, machine.running_s()
-        if self._seen - seen > most_s:
-            machine.exclude(self._seen - seen - counts_s)
-            self._seen = seen + counts_s
+        before_s, self._read_at_s = self._read_at_s, machine.running_s()
+        if self._read_at_s - before_s > most_s:
+            machine.exclude(self._read_at_s - before_s - counts_s)
+            self._read_at_s = before_s + counts_s
 
 
 class SignalPipe:

@@ -27,11 +27,11 @@ AT_ONCE = 1 << 15  # bytes per read; above 128 KiB malloc(3) would map new memor
 class Loader(SourceFileLoader):
     """Python's loader of a source file, with the stat result from when it was found."""
 
-    seen: os.stat_result
+    stat_result: os.stat_result
 
     def path_stats(self, _path: str) -> dict[str, float]:
         """Return time and size of the source, as importlib.abc.SourceLoader does."""
-        return {"mtime": self.seen.st_mtime, "size": self.seen.st_size}
+        return {"mtime": self.stat_result.st_mtime, "size": self.stat_result.st_size}
 
     def get_data(self, path: str) -> bytes:
         """Return the bytes of a file. Raises OSError."""
@@ -60,7 +60,7 @@ class Finder:
         for file, searched in ((f"{place}.py", None), (f"{place}/__init__.py", [place])):
             loader = Loader(name, file)
             try:
-                loader.seen = os.stat(file)
+                loader.stat_result = os.stat(file)
             except OSError:
                 continue
             return spec_from_file_location(

@@ -300,15 +300,15 @@ def recv_fds(of: Any, size: int, most: int) -> tuple[bytes, list[int]]:
     return socket.recv_fds(of, size, most)[:2]
 
 
-def getaddrinfo(name: str, port: int | None, *how: int) -> Any:
-    """Look up the addresses of a name (getaddrinfo(3)); `how`: family, kind, protocol, flags.
+def getaddrinfo(name: str, port: int | None, *options: int) -> Any:
+    """Look up the addresses of a name (getaddrinfo(3)); `options`: family, kind, protocol, flags.
 
     It takes as long as the name servers. Raises OSError.
     """
     import _socket
 
     # For text Python loads its Unicode tables first, a quarter of a mebibyte, and may refuse it.
-    return _socket.getaddrinfo(name.encode() if name.isascii() else name, port, *how)
+    return _socket.getaddrinfo(name.encode() if name.isascii() else name, port, *options)
 
 
 # Files

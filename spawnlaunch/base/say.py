@@ -67,12 +67,12 @@ def write(text: str, patience_s: float = PATIENCE_S) -> bool:
     poller = machine.poll()
     poller.register(stream[0], select.POLLOUT)
     data, until = text.encode(errors="backslashreplace"), machine.running_s() + patience_s
-    while data and (left_s := until - machine.running_s()) > 0:
+    while data and (remaining_s := until - machine.running_s()) > 0:
         began, is_read = machine.monotonic(), True
         with suppress(OSError):  # the system refuses poll
-            is_read = bool(poller.poll(left_s * 1000))
+            is_read = bool(poller.poll(remaining_s * 1000))
         passed_s = machine.monotonic() - began
-        if passed_s > left_s + LATE_S:  # this process did not run, and perhaps no reader did
+        if passed_s > remaining_s + LATE_S:  # this process did not run, and perhaps no reader did
             machine.exclude(passed_s)
         try:
             if is_read:
@@ -93,21 +93,21 @@ def write(text: str, patience_s: float = PATIENCE_S) -> bool:
 def fatal(
     error: BaseException,
     where: str = "",
-    who: str = "",
-    tell: Callable[[int, str], object] | None = None,
+    prefix: str = "",
+    report: Callable[[int, str], object] | None = None,
 ) -> int:
     """Print one line about a fatal error, in place of a traceback, and return the exit status.
 
-    `tell` passes status and words on to the launchers of other nodes.
+    `report` passes status and words on to the launchers of other nodes.
     """
     line, status = describe_fatal(error, where)
     if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
         import traceback
 
         traceback.print_exception(error)
-    say([f"error: {line}" if status == errors.WRONG_USE else who + line])
-    if tell:
-        tell(status, line)
+    say([f"error: {line}" if status == errors.WRONG_USE else prefix + line])
+    if report:
+        report(status, line)
     return status
 
 

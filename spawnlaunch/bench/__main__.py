@@ -71,7 +71,7 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: boo
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
     # Ranks without a device of their own measure on the CPU.
-    own_flags = "--quiet --no-prefix --oversubscribe --bind none"
+    own_flags = "--quiet --prefix=never --oversubscribe --bind none"
     bench = ["-m", "spawnlaunch.bench", *threads, *watched, *argv]
     words = [*own_flags.split(), *count, *bench]
     if not alone:

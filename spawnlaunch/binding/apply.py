@@ -49,7 +49,7 @@ class Binding(records.NamedTuple):
     locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
     note: str  # an unusual property of the binding; empty: none
     mem_bind: str = values.PREFERRED_MEM  # how memory comes from these nodes, as in --mem-bind
-    tells_memory: bool = True  # this rank reports a refused memory policy, for all ranks here
+    reports_memory: bool = True  # this rank reports a refused memory policy, for all ranks here
 
 
 class MemoryPolicy(records.NamedTuple):
@@ -66,8 +66,8 @@ def pin(binding: Binding) -> str | None:
     try:
         machine.sched_setaffinity(0, binding.cpus)
     except OSError as error:
-        asked = cpuset.format(binding.cpus)
-        return f"CPUs {asked} were refused ({error.strerror}): the mask stays as it was"
+        wanted = cpuset.format(binding.cpus)
+        return f"CPUs {wanted} were refused ({error.strerror}): the mask stays as it was"
     with suppress(OSError):  # the system refuses to tell the mask
         got = frozenset(machine.sched_getaffinity(0))
         if got != binding.cpus:  # the kernel silently leaves out CPUs that the cpuset lacks

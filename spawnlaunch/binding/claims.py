@@ -13,15 +13,12 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spawnlaunch.base import cpuset, records
 from spawnlaunch.binding import cores
 from spawnlaunch.node import hardware
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spawnlaunch.node.visible import Visible
+from spawnlaunch.node.visible import Visible
 
 
 class TaskView(records.NamedTuple):
@@ -29,7 +26,9 @@ class TaskView(records.NamedTuple):
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
-    own_mask: bool = False  # the allowed CPUs are this task's only: no other task shares them
+    has_private_mask: bool = (
+        False  # the allowed CPUs are this task's only: no other task shares them
+    )
 
 
 class Claimant(records.NamedTuple):
@@ -85,16 +84,16 @@ def of_task(
     """The claims of one task, and of its peers among the `local_size` tasks on this node."""
     rank, warnings = task.local_rank, list[str]()
     cpus = cores.cpus_of(usable)
-    own = visible.device_of(rank)
-    if own is None or task.own_mask:
+    task_device = visible.device_of(rank)
+    if task_device is None or task.has_private_mask:
         # The devices of the other tasks are unknown: so there are as many equal claims as tasks;
         # this task's is number `rank`. A mask of the task's own is not divided.
-        claimed = [own] * (1 if task.own_mask else local_size)
+        claimed = [task_device] * (1 if task.has_private_mask else local_size)
         claim = rank % len(claimed)
     else:
-        claimed, claim = _among_peers(node, cpus, visible, local_size, task, own, warnings)
-    known = own is not None or not visible.devices
-    mine = Claimant(rank, own, known, claim, _is_away(node, cpus, own))
+        claimed, claim = _among_peers(node, cpus, visible, local_size, task, task_device, warnings)
+    known = task_device is not None or not visible.devices
+    mine = Claimant(rank, task_device, known, claim, _is_away(node, cpus, task_device))
     if not mine.known:
         warnings.append(_untold([rank]))
     return Claims(_claims(node, usable, claimed), [mine], warnings)
@@ -106,11 +105,11 @@ def _among_peers(
     visible: Visible,
     local_size: int,
     task: TaskView,
-    own: int,
+    task_device: int,
     warnings: list[str],
 ) -> tuple[list[int | None], int]:
     """The device of each claim on this node, and the position of the task's own claim."""
-    everyone = _peers(node, own, task, warnings)
+    everyone = _peers(node, task_device, task, warnings)
     # Where there are more tasks than devices, tasks that see a few use these in turn. Each task
     # divides them as if all tasks saw the same, so it has a place of its own there even if others
     # see other devices.
@@ -129,12 +128,12 @@ def _among_peers(
     # Devices that this task does not see, next to CPUs that it may not use, belong to tasks there;
     # unless its own device, the only one that it sees, is next to such CPUs too.
     are_all_here = sees_all or task.step_devices is not None
-    are_all_here = are_all_here or (len(shown) == 1 and _is_away(node, usable, own))
+    are_all_here = are_all_here or (len(shown) == 1 and _is_away(node, usable, task_device))
     claimed: list[int | None] = []
     for peer in peers:
         if are_all_here or peer in shown or not _is_away(node, usable, peer):
             claimed += [peer] * max(1, device_of.count(peer))
-    return claimed, claimed.index(own) + device_of[: task.local_rank].count(own)
+    return claimed, claimed.index(task_device) + device_of[: task.local_rank].count(task_device)
 
 
 def _claims(
@@ -151,9 +150,9 @@ def _claims(
     homes = set[int]() if is_short else {core.numa for core in divided}
     for_guests = cores.cpus_of(divided)
     return [
-        cores.Claim(own) if own
+        cores.Claim(local) if local
         else cores.Claim(for_guests, _distances(node, device, homes), is_short)
-        for own, device in zip(near, devices, strict=True)
+        for local, device in zip(near, devices, strict=True)
     ]  # fmt: skip
 
 
@@ -185,17 +184,19 @@ def _distances(
     return tuple(sorted(nearest.items())) if len(set(nearest.values())) > 1 else ()
 
 
-def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
+def _peers(
+    node: hardware.Node, task_device: int, task: TaskView, warnings: list[str]
+) -> Sequence[int]:
     """The devices among which the tasks on this node divide the cores."""
-    if task.step_devices is not None and own in task.step_devices:
+    if task.step_devices is not None and task_device in task.step_devices:
         return sorted(set(task.step_devices))
     if task.step_devices is not None:
         warnings.append(
             f"the resource manager names devices {cpuset.format(task.step_devices)} for this "
-            f"node, and this task sees device {own}: cores are divided among all devices of "
-            "the node"
+            f"node, and this task sees device {task_device}: cores are divided among all devices "
+            "of the node"
         )
-    vendor = node.devices[own].vendor
+    vendor = node.devices[task_device].vendor
     return [each.number for each in node.devices if each.vendor == vendor]
 
 
@@ -233,7 +234,7 @@ def step_devices(
     return tuple(devices[number] for number in numbers)
 
 
-def is_own_mask(
+def is_private_mask(
     node: hardware.Node, listed: Sequence[cpuset.CpuSet], local_rank: int, local_size: int
 ) -> bool:
     """Whether only this task has the allowed CPUs, so that it does not divide them with others.

@@ -18,14 +18,11 @@ claim the same cores, each group gets fast and slow ones too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from spawnlaunch.base import cpuset, records
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from spawnlaunch.cli import values
-    from spawnlaunch.node import hardware
+from spawnlaunch.cli import values
+from spawnlaunch.node import hardware
 
 APART = -1  # for a core with an unknown NUMA node or L3 group
 
@@ -72,9 +69,9 @@ def usable_cores(
         threads = usable.intersection(siblings)
         if threads:
             first = min(threads)
-            kept = threads if policy.smt else frozenset({first})
+            used = threads if policy.smt else frozenset({first})
             place = (numa.get(first, APART), l3.get(first, APART))
-            placed.append((*place, first, kept, kinds.get(first, 0)))
+            placed.append((*place, first, used, kinds.get(first, 0)))
     # Each core has another first CPU, so the sort compares no sets.
     return tuple(Core(cpus, home, group, kind) for home, group, _, cpus, kind in sorted(placed))
 
@@ -138,18 +135,18 @@ class Share(records.NamedTuple):
 
     cpus: cpuset.CpuSet
     cores: tuple[Core, ...]
-    is_alone: bool  # False: there are fewer cores than claims, and some have the same
+    is_exclusive: bool  # False: there are fewer cores than claims, and some have the same
 
 
 class _Cell(records.NamedTuple):
     """Cores of one NUMA node that the same groups claim; `given[g]` of them go to group g."""
 
     cores: list[int]  # positions among all cores
-    given: dict[int, int]  # of each group that claims them
+    granted: dict[int, int]  # of each group that claims them
     costs: dict[int, int]  # of each such group: how far the NUMA node is from its devices
 
     def free(self) -> int:
-        return len(self.cores) - sum(self.given.values())
+        return len(self.cores) - sum(self.granted.values())
 
 
 def share_out(
@@ -166,11 +163,11 @@ def share_out(
     owned = _owned(list(groups), [len(members) for members in groups.values()], cores)
     result: dict[int, Share] = {}
     for (claim, members), mine in zip(groups.items(), owned, strict=True):
-        is_alone = len(mine) >= len(members)
+        is_exclusive = len(mine) >= len(members)
         divided = [cores[i] for i in mine] or [core for core in cores if core.cpus & claim.cpus]
         for i, part in zip(members, divide(divided, len(members), cap), strict=True):
             within = tuple(core._replace(cpus=core.cpus & claim.cpus) for core in part)
-            result[i] = Share(cpus_of(within), within, is_alone)
+            result[i] = Share(cpus_of(within), within, is_exclusive)
     return [result[i] for i in range(len(claimed))]
 
 
@@ -188,11 +185,11 @@ def _owned(groups: Sequence[Claim], need: Sequence[int], cores: Sequence[Core]) 
     ]
     have = [0] * len(need)
     for cell in cells:
-        if len(cell.given) == 1:
-            (g,) = cell.given
-            cell.given[g] = len(cell.cores)
+        if len(cell.granted) == 1:
+            (g,) = cell.granted
+            cell.granted[g] = len(cell.cores)
             have[g] += len(cell.cores)
-    if contested := [cell for cell in cells if len(cell.given) > 1]:
+    if contested := [cell for cell in cells if len(cell.granted) > 1]:
         _settle(contested, groups, have, need)
     return _hand_out(cells, need, cores)
 
@@ -203,8 +200,8 @@ def _hand_out(
     """The positions of the cores of each group; cores of each kind are divided about equally."""
     owned: list[list[int]] = [[] for _ in need]
     of_kind: dict[tuple[int, int], int] = {}  # by kind and group
-    for cell in sorted(cells, key=lambda cell: len(cell.given)):
-        rest = dict(cell.given)
+    for cell in sorted(cells, key=lambda cell: len(cell.granted)):
+        rest = dict(cell.granted)
         for kind in sorted({cores[i].kind for i in cell.cores}):
             mine = [i for i in cell.cores if cores[i].kind == kind]
             takers = []
@@ -228,7 +225,7 @@ def _settle(
         has_enough = have[g] >= need[g]
         return has_enough, groups[g].is_last and not has_enough, have[g] / need[g], g
 
-    waiting = {g for cell in contested for g in cell.given}
+    waiting = {g for cell in contested for g in cell.granted}
     while waiting:
         poorest = min(waiting, key=wealth)
         if _take(poorest, contested):
@@ -249,25 +246,25 @@ def _take(group: int, cells: Sequence[_Cell]) -> bool:
     while changed:
         taker = changed.pop(0)
         for cell in cells:
-            for other in cell.given if taker in cell.given else ():
+            for other in cell.granted if taker in cell.granted else ():
                 cost = price[taker] + cell.costs[taker] - cell.costs[other]
-                if cell.given[other] and cost < price.get(other, cost + 1):
+                if cell.granted[other] and cost < price.get(other, cost + 1):
                     price[other], giver[other] = cost, (taker, cell)
                     changed.append(other)
     ends = [
         (price[g] + cell.costs[g], g, i)
         for i, cell in enumerate(cells)
-        for g in price.keys() & cell.given.keys()
+        for g in price.keys() & cell.granted.keys()
         if cell.free()
     ]
     if not ends:
         return False
     _, taker, i = min(ends)
-    cells[i].given[taker] += 1
+    cells[i].granted[taker] += 1
     while taker != group:
         other, (taker, cell) = taker, giver[taker]
-        cell.given[other] -= 1
-        cell.given[taker] += 1
+        cell.granted[other] -= 1
+        cell.granted[taker] += 1
     return True
 
 
@@ -334,10 +331,10 @@ def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:
 
 
 def _price(cores: Sequence[Core], at: int) -> int:
-    left, right = cores[at - 1], cores[at]
-    if left.numa != right.numa:
+    before, after = cores[at - 1], cores[at]
+    if before.numa != after.numa:
         return _BETWEEN_NUMA
-    return _WITHIN_L3 if left.l3 == right.l3 else _BETWEEN_L3
+    return _WITHIN_L3 if before.l3 == after.l3 else _BETWEEN_L3
 
 
 def _capped(

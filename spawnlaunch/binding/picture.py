@@ -11,22 +11,20 @@ stand beside the smallest domain that they are next to. Colours only repeat the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding import apply, placement
 from spawnlaunch.node import hardware
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-FREE, FORBIDDEN, SHARED, MANY = ".", "-", "*", "#"
+FREE, FORBIDDEN, OTHER, SHARED, MANY = ".", "-", "+", "*", "#"
 LEGEND = (
     f"a letter is a core and its local rank (a is 10, A is 36)   {SHARED} several ranks",
     f"{FREE} no rank   {FORBIDDEN} not allowed",
 )
+OF_OTHERS = f"{OTHER} left to the other tasks on this node"
 
 # Numbers in the 256-colour palette (xterm's control sequences), readable on black and on white.
 _COLOURS = (33, 166, 34, 161, 37, 98, 136, 31, 124, 64, 129, 30, 172, 25, 168, 70)
@@ -43,10 +41,12 @@ def picture(
     bindings: Sequence[apply.Binding],
     allowed: cpuset.CpuSet,
     colour: bool = False,
+    others: cpuset.CpuSet = cpuset.EMPTY,
 ) -> str:
-    """Return the drawing, at most 80 columns wide."""
-    letters = _letters(node, bindings, allowed)
-    return "\n".join([*_Drawing(node, letters, colour).lines(), "", *LEGEND])
+    """Return the drawing, at most 80 columns wide; `others` are the CPUs of other tasks."""
+    drawing = _Drawing(node, _letters(node, bindings, allowed, others), colour)
+    legend = (*LEGEND, OF_OTHERS) if others else LEGEND
+    return "\n".join([*drawing.lines(), "", *legend])
 
 
 def letter(local_rank: int) -> str:
@@ -55,10 +55,14 @@ def letter(local_rank: int) -> str:
 
 
 def _letters(
-    node: hardware.Node, bindings: Sequence[apply.Binding], allowed: cpuset.CpuSet
+    node: hardware.Node,
+    bindings: Sequence[apply.Binding],
+    allowed: cpuset.CpuSet,
+    others: cpuset.CpuSet,
 ) -> dict[int, str]:
     """The character of each CPU."""
     letters = {cpu: FREE if cpu in allowed else FORBIDDEN for cpu in node.cpus_online}
+    letters |= dict.fromkeys(others, OTHER)
     for binding in bindings:
         for cpu in binding.cpus:
             taken = letters.get(cpu, FREE) != FREE
@@ -138,7 +142,9 @@ class _Drawing:
         """Yield a group's lines: a run of its cores on each, devices and adapters beside them."""
         drawn = "".join(self._core(core & cpus) for core in self._node.cores if core & cpus)
         runs = [drawn[i : i + _RUN] for i in range(0, len(drawn), _RUN)]
-        label = f"    {name} {_short(cpuset.format(cpus))}"
+        listed = cpuset.format(cpus)
+        listed = listed if len(listed) <= _LIST else f"{listed[: _LIST - 2]}.."
+        label = f"    {name} {listed}"
         for run, beside in zip_longest(runs, self._beside(cpus), fillvalue=""):
             words = " ".join(run[i : i + _WORD] for i in range(0, len(run), _WORD))
             cores = f"{words:{_BESIDE - _CORES}}"
@@ -148,10 +154,10 @@ class _Drawing:
 
     def _core(self, threads: cpuset.CpuSet) -> str:
         """The character of a core: its rank's, even if some of its threads are free."""
-        seen = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
-        if len(seen) > 1:
+        letters = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
+        if len(letters) > 1:
             return SHARED
-        return seen.pop() if seen else min(self._letters[cpu] for cpu in threads)
+        return letters.pop() if letters else min(self._letters[cpu] for cpu in threads)
 
     def _beside(self, domain: cpuset.CpuSet) -> list[str]:
         """Take the devices and adapters next to the domain that are not drawn yet."""
@@ -165,7 +171,3 @@ def _headed(title: str, beside: Sequence[str]) -> Iterator[str]:
     for name in beside or [""]:
         yield f"{title:{_BESIDE}}{name}".rstrip()
         title = ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LIST else f"{text[: _LIST - 2]}.."

@@ -5,18 +5,14 @@ spawnlaunch respects masks and variables that were set before, and names those t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from spawnlaunch.base import cpuset, reading
 from spawnlaunch.binding import apply, claims
-from spawnlaunch.binding.cores import count_cores
+from spawnlaunch.binding.cores import Share, count_cores
+from spawnlaunch.cli import values
+from spawnlaunch.node import hardware
 from spawnlaunch.world import managers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from spawnlaunch.binding.cores import Share
-    from spawnlaunch.cli import values
-    from spawnlaunch.node import hardware
 
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 KMP = "KMP_AFFINITY"
@@ -181,72 +177,57 @@ def of_mask(
         if near and not near & allowed:
             if tasks > 1:  # this task does not know the devices of the others
                 places = [each.local_cpus for each in node.devices if each.local_cpus]
+            why = ""
+            if near <= node.isolated:
+                isolated = cpuset.format(node.isolated)
+                why = f"{ISOLATED} keeps CPUs {isolated} from all that do not name them; "
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
                 f"({device.address}), whose CPUs are {cpuset.format(near)}: "
-                f"{_why_isolated(node) if near <= node.isolated else ''}start "
-                + nearer(node, environ, tasks, near, places)
+                f"{why}start {nearer(node, environ, near, places)}"
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
-    if mine >= there > 0 and mine < local_size:
-        isolated = isolated_near(node, places)
-        if local_size <= count_cores(node, isolated):
-            return [
-                f"the allowed CPUs {cpuset.format(allowed)} are fewer cores than ranks: "
-                f"{_why_isolated(node)}start with taskset -c {cpuset.format(isolated)}"
-            ]
     if mine >= there or (has_room and mine >= len(bindings)):
         return []
     return [
         f"the mask allows {mine} core{'s' * (mine != 1)} (CPUs {cpuset.format(allowed)}) of "
-        f"{there}, one for each rank at most: start {wider(node, environ, tasks)}"
+        f"{there}, one for each rank at most: start {wider(node, environ)}"
     ]
 
 
-def of_isolated(
-    node: hardware.Node, bindings: Sequence[apply.Binding], local_size: int
-) -> list[str]:
+def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[str]:
     """The warning about ranks that have isolated CPUs only."""
     cpus = {each.local_rank: each.cpus or node.cpus_to_share for each in bindings}
-    ranks = [rank for rank, own in cpus.items() if own and own <= node.isolated]
+    ranks = [
+        rank
+        for rank, cpus_of_rank in cpus.items()
+        if cpus_of_rank and cpus_of_rank <= node.isolated
+    ]
     if not ranks:
         return []
     places = [node.devices[each.device].local_cpus for each in bindings if each.device is not None]
     others = (node.cpus_cgroup or node.cpus_online) - node.isolated
     cure = "boot without isolcpus for them"
-    if choice := node.cpus_allowed - node.isolated:  # only --bind can have named isolated ones
-        cure = f"name some of the CPUs {cpuset.format(choice)} in --bind"
-    elif count_cores(node, others) >= local_size and all(
-        near is None or near & others for near in places
-    ):
-        cure = f"start with taskset -c {cpuset.format(others)}"
-    theirs = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
+    if others and all(near is None or near & others for near in places):
+        cure = f"use others, such as {cpuset.format(others)} (taskset -c, --bind)"
+    isolated = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
     return [
-        f"{claims.named(ranks)}: the CPUs {theirs} are isolated ({ISOLATED}), and the kernel moves "
-        f"no thread from one to another, so all threads of a rank stay on one; {cure}"
+        f"{claims.named(ranks)}: the CPUs {isolated} are isolated ({ISOLATED}), and the kernel "
+        f"moves no thread from one to another, so all threads of a rank stay on one; {cure}"
     ]
-
-
-def _why_isolated(node: hardware.Node) -> str:
-    return f"{ISOLATED} keeps CPUs {cpuset.format(node.isolated)} from all that do not name them; "
 
 
 def nearer(
     node: hardware.Node,
     environ: Mapping[str, str],
-    tasks: int,
     near: cpuset.CpuSet,
     places: Sequence[cpuset.CpuSet],
 ) -> str:
     """Return how to start with some of the CPUs `near`; `places`: CPUs next to each device."""
     if not near <= node.isolated:
-        return wider(node, environ, tasks, near)
-    # Ranks get isolated CPUs where no others are allowed: then each device needs some next to it.
-    isolated = isolated_near(node, places)
-    if all(place & isolated for place in places):
-        return f"with taskset -c {cpuset.format(isolated)}"
-    return "after a boot without isolcpus for CPUs next to devices"
+        return wider(node, environ, near)
+    return f"with taskset -c {cpuset.format(isolated_near(node, places))}"
 
 
 def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuset.CpuSet:
@@ -256,18 +237,13 @@ def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuse
 
 
 def wider(
-    node: hardware.Node, environ: Mapping[str, str], tasks: int, near: cpuset.CpuSet = cpuset.EMPTY
+    node: hardware.Node, environ: Mapping[str, str], near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
-    """Return how to start with another mask, by the manager or program that set this one.
-
-    `tasks`: number of tasks on this node; `near`: CPUs of which none is allowed.
-    """
+    """Return how to start with more CPUs, or with some of `near`, of which none is allowed."""
+    if ways := [each.more_cpus for each in managers.mentioned(environ) if each.more_cpus]:
+        return ways[0]
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
-    for manager in managers.around(environ):
-        way = manager.wider(node, tasks, near, is_free)
-        if way is not None:
-            return way or UNMASKED
     return UNMASKED if is_free else CONTAINED
 
 
@@ -281,7 +257,7 @@ def of_shares(
             "that other ranks leave are taken"
         )
     mine = [(rank.local_rank, shares[rank.claim]) for rank in ranks]
-    crowded = [rank for rank, share in mine if not share.is_alone]
+    crowded = [rank for rank, share in mine if not share.is_exclusive]
     if crowded:
         yield f"{claims.named(crowded)}: there are fewer cores than ranks, so ranks share cores"
     short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]

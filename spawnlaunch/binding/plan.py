@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spawnlaunch.base import cpuset, errors, records
 from spawnlaunch.binding import apply, claims, placement
-from spawnlaunch.binding.cores import count_cores, cpus_of, share_out, usable_cores, widened
-from spawnlaunch.cli import values
-from spawnlaunch.node import cgroup
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spawnlaunch.binding.cores import Share
-    from spawnlaunch.cli import flags
-    from spawnlaunch.node import hardware
-    from spawnlaunch.node.visible import Visible
-    from spawnlaunch.world import identity
+from spawnlaunch.binding.cores import Share, count_cores, cpus_of, share_out, usable_cores, widened
+from spawnlaunch.cli import flags, values
+from spawnlaunch.node import hardware
+from spawnlaunch.node.visible import Visible
+from spawnlaunch.world import identity
 
 NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # the values of Binding.locality
 
@@ -28,6 +22,7 @@ class Plan(records.NamedTuple):
     allowed: cpuset.CpuSet  # all allowed CPUs, reserved ones too
     warnings: tuple[str, ...]
     shared: cpuset.CpuSet = cpuset.EMPTY  # those of the allowed CPUs that ranks divide
+    others: cpuset.CpuSet = cpuset.EMPTY  # in a task: those that it leaves to the other tasks here
 
 
 def bind_ranks(
@@ -50,10 +45,10 @@ def bind_ranks(
     planned = plan(node, seen, size, request.policy, task=task)
     bindings = planned.bindings
     warnings += [*planned.warnings, *placement.of_mask(node, bindings, size, environ)]
-    warnings += placement.of_isolated(node, bindings, size)
+    warnings += placement.of_isolated(node, bindings)
     warnings += placement.of_threads(node, bindings, environ)
-    if node.quotas:
-        bindings, lines = _within_quota(request, node, seen, resolution, bindings)
+    if node.quota:
+        bindings, lines = _within_quota(request, node, node.quota, seen, resolution, bindings)
         warnings += lines
     bindings, lines = _with_memory(request, node, bindings, world.is_task)
     return planned._replace(
@@ -68,14 +63,15 @@ def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims
     world = resolution.world
     rank, size = world.local_rank, world.local_world_size
     devices, masks = resolution.step_devices(), resolution.masks()
-    own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
+    has_private_mask = claims.is_private_mask(node, masks.value if masks else (), rank, size)
     step_devices = claims.step_devices(node, devices.value if devices else (), size)
-    return claims.TaskView(rank, step_devices, own_mask)
+    return claims.TaskView(rank, step_devices, has_private_mask)
 
 
 def _within_quota(
     request: flags.Request,
     node: hardware.Node,
+    quota: hardware.Quota,
     seen: Visible,
     resolution: identity.Resolution,
     bindings: tuple[apply.Binding, ...],
@@ -84,27 +80,20 @@ def _within_quota(
 
     The kernel throttles a control group that has used up its quota until the period ends
     (scheduler/sched-bwc.rst), so a rank with more threads than its part of the quota stands still
-    for most of the time. Masks stay: a quota limits time, and not the set of CPUs. A task divides
-    the quota with the others on its node, unless it is alone in the group. The user's own numbers
-    of threads stay, and the line names those that exceed the quota.
+    for most of the time. Masks stay: a quota limits time, and not the set of CPUs. All ranks of the
+    node divide it. The user's own numbers of threads stay, and the line names those that exceed it.
     """
-    world = resolution.world
-    size = world.local_world_size
-    may_be_alone = world.is_task and size > 1 and request.is_live
-    sharers = [1 if may_be_alone and cgroup.holds_alone(each) else size for each in node.quotas]
-    part, quota = min(
-        ((each.cpus / n, each) for each, n in zip(node.quotas, sharers, strict=True)),
-        key=lambda each: each[0],
-    )
+    size = resolution.world.local_world_size
+    part = quota.cpus / size
     most = max(1, int(part))
     before = max(binding.threads for binding in bindings)
-    asked_for = placement.threads_by_variable(resolution.environ)
+    user_threads = placement.threads_by_variable(resolution.environ)
     cpus = min(placement.cpus_of(node, each) for each in bindings)
     # `placement.of_threads` already warns of more threads than CPUs.
-    beyond = [f"{name}={number}" for name, number in asked_for.items() if most < number <= cpus]
+    beyond = [f"{name}={number}" for name, number in user_threads.items() if most < number <= cpus]
     if request.threads is None:
         bindings = tuple(each._replace(threads=min(each.threads, most)) for each in bindings)
-    elif before > most and not asked_for:
+    elif before > most and not user_threads:
         beyond = [f"--threads {request.threads}"]
 
     effects = []
@@ -112,13 +101,13 @@ def _within_quota(
     words = (" cpu",) if seen.names else (" cpu", " auto")
     if nproc and nproc.source.endswith(words) and node.most_workers < count:
         effects.append(f"{nproc.source} starts {_some(node.most_workers, 'worker')}, not {count}")
-    ranks = "the rank" if part == quota.cpus else f"each of {size} ranks"
+    ranks = "the rank" if size == 1 else f"each of {size} ranks"
     if beyond:
         effects.append(
             f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {ranks}, so they are "
             "throttled; leave it out"
         )
-    elif before > most and not asked_for:
+    elif before > most and not user_threads:
         effects.append(f"{ranks} computes with {_some(most, 'thread')}, not {before}")
     if size > 1 and part < 1:
         effects.append(f"{ranks} has the time of {part:.2g} CPUs, so start fewer")
@@ -160,7 +149,7 @@ def _with_memory(
     # knows its own policy only.
     speaker = 0 if is_task else max(bindings, key=lambda each: len(each.memory_nodes)).local_rank
     return tuple(
-        binding._replace(mem_bind=mem_bind, tells_memory=binding.local_rank == speaker)
+        binding._replace(mem_bind=mem_bind, reports_memory=binding.local_rank == speaker)
         for binding in bindings
     ), warnings
 
@@ -179,6 +168,7 @@ def plan(
     UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
     """
     warnings: list[str] = []
+    others = cpuset.EMPTY
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
     if task is None:
         of_ranks = claims.of_node(node, cores, visible, local_size)
@@ -186,7 +176,7 @@ def plan(
         of_ranks = claims.of_task(node, cores, visible, local_size, task)
     warnings += of_ranks.warnings
     if policy.name == values.NONE or not node.cpus_allowed:
-        sharers = 1 if task and task.own_mask else local_size
+        sharers = 1 if task and task.has_private_mask else local_size
         bindings = _unbound(node, of_ranks, policy, sharers, warnings)
     elif policy.name == values.LIST:
         bindings = [_listed(node, rank, policy, warnings) for rank in of_ranks.ranks]
@@ -198,12 +188,14 @@ def plan(
         bindings = []
         for rank in of_ranks.ranks:
             share = shares[rank.claim]
-            note = "" if share.is_alone else "shares cores"
+            note = "" if share.is_exclusive else "shares cores"
             note = "no allowed CPU is next to its device" if rank.is_away else note
             threads = min(len(share.cores), count_cores(node, share.cpus))
             bindings.append(_binding(node, rank, share.cpus, threads, note))
         warnings += placement.of_shares(of_ranks.ranks, shares, policy)
-    return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
+        if task:
+            others = cpuset.EMPTY.union(*(share.cpus for share in shares)) - bindings[0].cpus
+    return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)), others=others)
 
 
 def _widen_to_domains(
@@ -272,7 +264,7 @@ def _core_complexes(node: hardware.Node, shares: Sequence[cpuset.CpuSet]) -> lis
 
 def _unbound(
     node: hardware.Node,
-    made: claims.Claims,
+    of_ranks: claims.Claims,
     policy: values.Policy,
     sharers: int,
     warnings: list[str],
@@ -291,7 +283,7 @@ def _unbound(
             rank.local_rank, rank.device, none, none, threads,
             locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD, "",
         )
-        for rank in made.ranks
+        for rank in of_ranks.ranks
     ]  # fmt: skip
 
 

@@ -142,7 +142,7 @@ def derive(
     launched = _is_launched(environ)
     divided = environ.get(cpuset.NODE_CPUS) if launched else None
     given = parsed(its.cpus_at_start if divided is None else divided)
-    there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
+    there = node._replace(cpus_allowed=given)
     near = local & there.cpus_to_share if local else given
     places = [each.local_cpus for each in node.devices if each.local_cpus]
     by_default = _by_default(there, seen, local_rank, environ)
@@ -173,8 +173,8 @@ def derive(
         by_default=cpuset.format(by_default),
         default_cores=count_cores(node, by_default),
         best_cores=count_cores(node, _by_default(whole, seen, local_rank, environ)),
-        wider="" if given >= usual else placement.wider(there, environ, tasks),
-        nearer=placement.nearer(there, environ, tasks, local, places) if local and not near else "",
+        wider="" if given >= usual else placement.wider(there, environ),
+        nearer=placement.nearer(there, environ, local, places) if local and not near else "",
         isolated=f"with taskset -c {cpuset.format(isolated)}" if suffices else "",
         openmp=tuple(line.partition("=")[0] for line in placement.openmp_hazards(environ)),
         typed=tuple(environ.get(environment.TYPED, "").split()) if launched else (),
@@ -198,8 +198,8 @@ def _by_default(
             local_world_size=size, node_rank=None, nnodes=None, master_addr="", master_port=0,
             run_id="",
         )  # fmt: skip
-        around = tuple(managers.around(environ))
-        resolution = identity.Resolution(world, {}, (), (), environ, around=around)
+        mentioned = tuple(managers.mentioned(environ))
+        resolution = identity.Resolution(world, {}, (), (), environ, mentioned=mentioned)
         task = plan.view_of_task(there, resolution)
     bindings = plan.plan(there, seen, size, task=task).bindings
     return bindings[0 if task else local_rank].cpus
@@ -315,7 +315,7 @@ def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:
     return {
         "cpus": len(cpus) or os.cpu_count(),
         "load": os.getloadavg()[0],
-        "quota_cpus": min((each.cpus for each in cgroup.read_quotas()), default=None),
+        "quota_cpus": quota.cpus if (quota := cgroup.read_quota()) else None,
     }
 
 

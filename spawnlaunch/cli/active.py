@@ -23,8 +23,8 @@ def other(python: str, environ: Mapping[str, str], words: str | None) -> str:
     if not name or (words is not None and not any(each in words for each in MISSING)):
         return ""
     place = environ[name]
-    own = sys.prefix if python == sys.executable else os.path.dirname(os.path.dirname(python))
-    if os.path.realpath(place) == os.path.realpath(own):
+    prefix = sys.prefix if python == sys.executable else os.path.dirname(os.path.dirname(python))
+    if os.path.realpath(place) == os.path.realpath(prefix):
         return ""
     there = os.path.join(place, "bin", "python")
     when = "" if words else "if a module is missing: "

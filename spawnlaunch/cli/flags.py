@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 # A flag, the text of its value (None: it has none), and the flag or variable as the user wrote it.
-Given: TypeAlias = "tuple[Flag, str | None, str]"
+FlagValue: TypeAlias = "tuple[Flag, str | None, str]"
 
 # Words that name a program of spawnlaunch, where no file has that name: see programs.py.
 PROGRAMS = ("bench", "check", "report", "scripts", "top", "train")
@@ -55,7 +55,7 @@ class Flag(records.NamedTuple):
     shown: str  # the word for its value in --help; empty: it takes none
     read: Callable[[str], Any] | Mapping[str, Any]  # reader of its value, or the value of each word
     default: Any
-    alone: Any  # its value where none is given; None: it needs one, which may be the next word
+    bare_value: Any  # its value where none is given; None: it needs one, which may be the next word
     help: str
     also: tuple[str, ...]  # other spellings; in all of them an underscore is as good as a hyphen
     needs_parent: bool  # only a launcher that stays above its workers can serve it
@@ -73,7 +73,7 @@ def _flag(
     default: T,
     help: str,
     *,
-    alone: T | None = None,
+    bare_value: T | None = None,
     also: tuple[str, ...] = (),
     needs_parent: bool = False,
 ) -> T:
@@ -81,7 +81,9 @@ def _flag(
     field = name.strip("-").replace("-", "_") + ("_s" if shown == "SECONDS" else "")
     if isinstance(read, tuple):
         read = {str(word): word for word in read}
-    _rows.append(Flag(section, name, shown, read, default, alone, help, also, needs_parent, field))
+    _rows.append(
+        Flag(section, name, shown, read, default, bare_value, help, also, needs_parent, field)
+    )
     return default
 
 
@@ -90,7 +92,7 @@ def _switch(
 ) -> bool:
     """Add the row of a flag without a value; return the field's default."""
     return _flag(
-        section, name, "", {}, False, help, alone=True, also=also, needs_parent=needs_parent
+        section, name, "", {}, False, help, bare_value=True, also=also, needs_parent=needs_parent
     )
 
 
@@ -136,10 +138,9 @@ class Request(records.NamedTuple):
 
     program: Program
     python: str  # interpreter of the workers
-    given: tuple[Given, ...] = ()  # the user's flags, and those that variables give
+    typed_flags: tuple[FlagValue, ...] = ()  # the user's flags, and those that variables give
     sources: Mapping[str, str] = {}  # by a flag's name: its other spelling, or the variable
     notes: tuple[str, ...] = ()  # warnings about torchrun's flags that do nothing here
-    prefix_template: str = ""  # of each line, from torchrun's variable; "": spawnlaunch's own
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
@@ -238,13 +239,6 @@ class Request(records.NamedTuple):
     local_world_size: int | None = _flag(
         NODES, "--local-world-size", "N", values.positive, None,
         "number of ranks on this node, where a resource manager hides it")
-    rewrite_slurm_env: bool = _switch(
-        NODES, "--rewrite-slurm-env",
-        "give each worker the Slurm variables that a task of srun in its place would have; the "
-        "default in a step, not in a shell of a job")
-    no_rewrite_slurm_env: bool = _switch(
-        NODES, "--no-rewrite-slurm-env",
-        "in a step, let the workers inherit SLURM_PROCID and the like of their launcher's one task")
 
     grace_s: float = _flag(
         ENDING, "--grace", "SECONDS", values.seconds, GRACE_S,
@@ -311,7 +305,6 @@ class Request(records.NamedTuple):
         OUTPUT, "--prefix", "", ("auto", "always", "never"), "auto",
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
-    no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
     quiet: bool = _switch(OUTPUT, "--quiet", "print no line for each rank at the start")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,
@@ -320,7 +313,7 @@ class Request(records.NamedTuple):
         OUTPUT, "--explain", "[=json]", ("text", "json", "svg"), None,
         "start nothing; print every derived value and where it came from; =json for programs, "
         "=svg draws the node",
-        alone="text")
+        bare_value="text")
     sysfs_root: str = _flag(
         OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: read another machine's files")
     allowed_cpus: cpuset.CpuSet | None = _flag(
@@ -333,7 +326,7 @@ class Request(records.NamedTuple):
         """The user's flags that are fields, each as `--name=value`, for lines that repeat them."""
         return tuple(
             flag.name if text is None else f"{flag.name}={text}"
-            for flag, text, _ in self.given
+            for flag, text, _ in self.typed_flags
             if flag.field in self._fields
         )
 
@@ -357,7 +350,7 @@ class Request(records.NamedTuple):
         ]
 
     @property
-    def asks_for_stacks(self) -> bool:
+    def needs_stacks(self) -> bool:
         """Whether the launcher may have to show where each rank is."""
         return self.hang_timeout_s > 0 or self.stack_on_usr2
 
@@ -379,8 +372,8 @@ class Request(records.NamedTuple):
     @property
     def wants_launcher(self) -> bool:
         """Whether the user gave a flag that makes sense only for a launcher of workers."""
-        said = (self.nproc, self.nnodes, self.node_rank, self.rdzv_backend, self.rdzv_endpoint)
-        return self.standalone or any(value is not None for value in said)
+        fields = (self.nproc, self.nnodes, self.node_rank, self.rdzv_backend, self.rdzv_endpoint)
+        return self.standalone or any(value is not None for value in fields)
 
 
 FLAGS = tuple(_rows)

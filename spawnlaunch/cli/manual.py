@@ -5,8 +5,8 @@ Imported only for such a page.
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
 INDENT = 26  # columns before the help of a flag
-SLURM_S = 10.0  # for srun to print its version
 
 _wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
 
@@ -120,41 +119,14 @@ def version() -> str:
         versions.append(f"torch {metadata.version('torch')}")
     except metadata.PackageNotFoundError:
         versions.append("no torch")
-    return f"spawnlaunch {__version__} ({', '.join([*versions, *_slurm()])})"
-
-
-def _slurm() -> Iterator[str]:
-    """Yield the version of Slurm, as `Slurm 24.05.3`, where it is installed."""
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            ("srun", "--version"), capture_output=True, text=True, timeout=SLURM_S, check=True
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return
-    if words := done.stdout.split():
-        yield f"Slurm {words[-1]}"
+    return f"spawnlaunch {__version__} ({', '.join(versions)})"
 
 
 def page(is_short: bool) -> str:
     """Return the page of --help or, `is_short`, of -h; as wide as the terminal within bounds."""
-    width = min(max(_columns(), NARROWEST), WIDEST)
+    width = min(max(shutil.get_terminal_size((NARROWEST, 0)).columns, NARROWEST), WIDEST)
     flags_of = _names(width) if is_short else _lines(width)
     return "\n".join((USAGE, "", _wrapped(PURPOSE, width), "", EXAMPLES, *flags_of))
-
-
-def _columns() -> int:
-    """The width in columns: COLUMNS, or that of the terminal on any standard stream."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and len(columns) < 6:
-        return int(columns)
-    for fd in (1, 2, 0):
-        try:
-            return os.get_terminal_size(fd).columns
-        except OSError:
-            pass
-    return NARROWEST
 
 
 def _names(width: int) -> Iterator[str]:
@@ -209,7 +181,7 @@ def completion(shell: str) -> str:
     parser = argparse.ArgumentParser("spawnlaunch", add_help=False)
     for flag in flags.FLAGS:
         options: dict[str, Any] = {"action": "store_true"}
-        if flag.read and flag.alone is None:
+        if flag.read and flag.bare_value is None:
             words = WORDS.get(flag.name) or (() if callable(flag.read) else tuple(flag.read))
             options = {"choices": words or None}
         text = flag.help.replace("%", "%%")

@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # prefixes of torchrun's variables
 MOST_OF_LINE = 256  # bytes of a program's first line (BINPRM_BUF_SIZE of the kernel)
 KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag for it
 
@@ -34,47 +33,50 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
         from spawnlaunch.cli import manual
 
         manual.refuse_without_words(environ)
-    given, words = read_flags(argv)
-    extra: dict[str, Any] = {}
-    names = " ".join(environ)
-    if any(mark in names for mark in OF_TORCHRUN):
-        from spawnlaunch.cli.torchrun import variables  # few shells export such a variable
+    typed_flags, words = read_flags(argv)
+    if "PET_" in " ".join(environ):
+        from spawnlaunch.cli import torchrun  # few shells export such a variable
 
-        given = [*variables.given(environ, given), *given]
-        extra = variables.fields(environ)
+        typed_flags = [*torchrun.flags_of_variables(environ, typed_flags), *typed_flags]
     if "\r" in "".join(environ.values()):
         from spawnlaunch.cli import slips
 
         slips.check_variables(environ)
     fields: dict[str, Any] = {}
     notes: list[str] = []
-    for flag, text, typed in given:
+    for flag, text, typed in typed_flags:
         value = read_value(flag, text, typed)
         if flag.field:
             fields[flag.field] = value
         elif value:  # a note about one of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
-    if fields.get("log_dir") == os.devnull:
-        notes += _without_files(fields)
+    if fields.get("log_dir") == os.devnull:  # under torchrun: no files, and all is shown
+        del fields["log_dir"]
+        streams = [fields.pop(name, None) for name in ("redirects", "tee")]
+        if any(map(any, filter(None, streams))):
+            notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
     kinds = [kind for field, kind in KINDS.items() if fields.pop(field, False)]
     if len(kinds) > 1:
         raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
     request = flags.Request(
         program=_program(words, *kinds, before=argv[: len(argv) - len(words)]),
         python=environ.get("PYTHON_EXEC") or python,
-        given=tuple(given),
+        typed_flags=tuple(typed_flags),
         sources={
-            flag.name: typed for flag, _, typed in given if typed.replace("_", "-") != flag.name
+            flag.name: typed
+            for flag, _, typed in typed_flags
+            if typed.replace("_", "-") != flag.name
         },
-        notes=(*notes, *extra.pop("notes", ())),
+        notes=tuple(notes),
         **fields,
-        **extra,
     )
     _check_together(request)
     return request
 
 
-def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
+def read_flags(
+    argv: Sequence[str], lenient: bool = False
+) -> tuple[list[flags.FlagValue], list[str]]:
     """Split argv where the worker's command begins.
 
     Left: the launcher's flags, each with its text, None where it has none. Right: the worker's
@@ -82,39 +84,39 @@ def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.G
     Raises FlagsError for a wrong flag; with `lenient` it leaves that out, with the next word if
     that may be its value.
     """
-    given: list[flags.Given] = []
+    typed_flags: list[flags.FlagValue] = []
     words = list(argv)
     while words and words[0].startswith("-") and words[0] != "-":
         word = words.pop(0)
         if word == "--":
             break
         try:
-            given.append(_read_flag(word, words))
+            typed_flags.append(_read_flag(word, words))
         except errors.FlagsError:
             if not lenient:
                 raise
             if "=" not in word and words and not words[0].startswith("-"):
                 del words[0]
-    return given, words
+    return typed_flags, words
 
 
-def _read_flag(word: str, after: list[str]) -> flags.Given:
+def _read_flag(word: str, after: list[str]) -> flags.FlagValue:
     """Read the flag that a word names; remove the next word from the list if it is the value."""
     typed, equals, text = word.partition("=")
     flag = flags.spelt(typed)
     if flag is None:
-        from spawnlaunch.cli.torchrun import names  # most users use spawnlaunch's names
+        from spawnlaunch.cli import torchrun  # most users use spawnlaunch's names
 
-        typed, equals, text = names.split(word)
-        flag = names.flag(typed)
+        typed, equals, text = torchrun.split(word)
+        flag = torchrun.flag(typed)
     if flag is None:
         from spawnlaunch.cli import slips  # slow to import, and only needed here
 
         raise errors.FlagsError(slips.of_flag(word, after))
     if equals and not flag.read:
-        alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
-        raise errors.FlagsError(f"{word}: {flag.name} takes no value; use {alone}")
-    if not equals and flag.alone is None:
+        usage = f"{flag.name} {text}" if flag.name == "-m" else flag.name
+        raise errors.FlagsError(f"{word}: {flag.name} takes no value; use {usage}")
+    if not equals and flag.bare_value is None:
         if not after:
             raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
         equals, text = "=", after.pop(0)
@@ -123,18 +125,6 @@ def _read_flag(word: str, after: list[str]) -> flags.Given:
             f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
         )
     return flag, text if equals else None, typed
-
-
-def _without_files(fields: dict[str, Any]) -> list[str]:
-    """Remove --log-dir /dev/null, with which torchrun keeps no files and shows everything.
-
-    Returns a note where --redirects or --tee lose their effect by that.
-    """
-    del fields["log_dir"]
-    streams = [fields.pop(name, None) for name in ("redirects", "tee")]
-    if not any(map(any, filter(None, streams))):
-        return []
-    return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
 
 
 def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
@@ -148,7 +138,7 @@ def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
 
         slips.check_returns(text, f"{typed}: ")
     if text is None:
-        value = flag.alone
+        value = flag.bare_value
     elif callable(read):
         try:
             value = read(text)
@@ -213,10 +203,6 @@ def _check_together(request: flags.Request) -> None:
         raise errors.UsageError(
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
-        )
-    if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
-        raise errors.FlagsError(
-            "--rewrite-slurm-env and --no-rewrite-slurm-env exclude each other; leave one out"
         )
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise errors.FlagsError(

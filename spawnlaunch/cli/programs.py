@@ -31,7 +31,7 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
         return flags.Program("script", word, args)
     if word not in flags.PROGRAMS:
-        raise errors.UsageError(_not_found(word))
+        raise errors.UsageError(_missing_script(word))
     if word == "train":
         return flags.Program("bundled", word, args)
     if word == "check":
@@ -44,13 +44,13 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
     raise flags.Instead(f"spawnlaunch.{word}", *args)
 
 
-def _not_found(word: str) -> str:
+def _missing_script(word: str) -> str:
     from difflib import get_close_matches
 
-    seen = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
+    message = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
     if near := get_close_matches(word, (*flags.PROGRAMS, "--help"), n=1):
-        return f"{seen}; did you mean {flags.HERE} {near[0]}?"
-    here = f"{seen}; check the path, or use"
+        return f"{message}; did you mean {flags.HERE} {near[0]}?"
+    here = f"{message}; check the path, or use"
     name = word.removesuffix(".py")
     return f"{here} -m {name} for a module, --no-python {word} for a program"
 
@@ -61,12 +61,12 @@ def after_script(program: flags.Program) -> Iterator[str]:
         return
     try:
         with open(program.target, "rb") as script:
-            reads_it = b"nproc" in script.read()
+            reads_nproc = b"nproc" in script.read()
     except OSError:
         return  # Python reports the error
     for number, word in enumerate(program.args):
         name, _, value = word.replace("_", "-").partition("=")
-        if name in ("--nproc", "--nproc-per-node") and not reads_it:
+        if name in ("--nproc", "--nproc-per-node") and not reads_nproc:
             value = value or "".join(program.args[number + 1 : number + 2])
             yield (
                 f"{name} {value} is after {program.target}, so the script gets it and the "
@@ -78,9 +78,9 @@ def after_script(program: flags.Program) -> Iterator[str]:
 def need_torch(program: flags.Program, python: str) -> None:
     """Raise UsageError where a program of spawnlaunch needs torch, and torch is missing."""
     if python == sys.executable and find_spec("torch") is None:
-        what = "the check" if program.target == CHECK else "the bundled training loop"
+        program_name = "the check" if program.target == CHECK else "the bundled training loop"
         from spawnlaunch.cli import active
 
         other = active.other(python, os.environ, active.MISSING[0])
         remedy = other if "PYTHON_EXEC" in other else "run pip install torch"
-        raise errors.UsageError(f"{what} needs torch, which is not installed; {remedy}")
+        raise errors.UsageError(f"{program_name} needs torch, which is not installed; {remedy}")

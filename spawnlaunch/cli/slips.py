@@ -21,17 +21,16 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from spawnlaunch.base import errors, reading
-from spawnlaunch.cli import flags
-from spawnlaunch.cli.torchrun import names
+from spawnlaunch.cli import flags, torchrun
 
 PYTHONS = frozenset(("python", "pythonw", "pypy", "ipython"))  # without a version
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "csh", "tcsh", "fish"))
 INTERPRETERS = SHELLS | {"perl", "ruby", "node", "Rscript", "julia", "lua", "php", "make"}
 # Launchers that take the same flags.
-LIKE_OURS = frozenset(
+SAME_FLAGS = frozenset(
     ("torchrun", "spawnlaunch", "torch.distributed.run", "torch.distributed.launch")
 )
-LAUNCHERS = LIKE_OURS | {"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
+LAUNCHERS = SAME_FLAGS | {"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
 BINARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS
 BLANKS, INVISIBLE = ("Zs", "Zl", "Zp"), ("Cf",)  # categories of Unicode
 MINUS = "\u2212"
@@ -85,7 +84,7 @@ def of_flag(word: str, rest: Sequence[str]) -> str:
         name = f"-{name}"
     if name in OF_OTHERS:
         return f"{unknown}: {OF_OTHERS[name].replace('TYPED', typed)}"
-    if meant := names.beginning(name):
+    if meant := torchrun.beginning(name):
         return f"{unknown}: it may be short for {' or '.join(meant)}; use the whole name"
     # A script's --model is not the --module here.
     near = get_close_matches(name, [each for flag in flags.FLAGS for each in flag.also], 1, 0.9)
@@ -138,7 +137,7 @@ def typed(*words: str) -> str:
 def _check_python(word: str, args: Sequence[str], before: Sequence[str]) -> None:
     """Raise UsageError for a Python before the script, or before a module."""
     rest = list(args[1:] if args[:1] == ("-u",) else args)  # workers always run with -u
-    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in LIKE_OURS:
+    if rest[:1] == ["-m"] and rest[1:2] and rest[1] in SAME_FLAGS:
         raise errors.UsageError(_of_launcher(rest[1], rest[2:], before))
     if not rest or (rest[0].startswith("-") and rest[0] not in ("-m", "-")):
         line = typed(*before, "--no-python", word, *args)
@@ -153,7 +152,7 @@ def _check_python(word: str, args: Sequence[str], before: Sequence[str]) -> None
 
 def _of_launcher(name: str, args: Sequence[str], before: Sequence[str]) -> str:
     rest = [*args]
-    if name not in LIKE_OURS:  # its flags may differ
+    if name not in SAME_FLAGS:  # its flags may differ
         at = next((i for i, arg in enumerate(rest) if arg.endswith(".py")), len(rest))
         rest = rest[at:] or ["SCRIPT"]
     line = typed(*before, *rest)
@@ -177,8 +176,8 @@ def _interpreter(path: str, head: bytes) -> str:
         return os.path.splitext(path)[1].removeprefix(".")
     first, second = [*head.splitlines(), b""][:2]
     words = first[2:].decode(errors="replace").split()
-    found = [os.path.basename(each) for each in words if "=" not in each and each[:1] != "-"]
-    name = next((each for each in found if each != "env"), "")
+    programs = [os.path.basename(each) for each in words if "=" not in each and each[:1] != "-"]
+    name = next((each for each in programs if each != "env"), "")
     is_python_too = second.lstrip().startswith((b"'''", b'"""', b'":"'))
     return "" if name in SHELLS and is_python_too else name
 
@@ -225,12 +224,12 @@ def _mended(word: str) -> str:
     return f"--{name}" if plain.startswith("-") and is_long else plain
 
 
-def check_returns(text: str, what: str) -> None:
+def check_returns(text: str, place: str) -> None:
     """Raise UsageError for a word with a carriage return."""
     if "\r" in text:
         clean = shlex.quote(text.replace("\r", ""))
         raise errors.UsageError(
-            f"{what}{reading.excerpt(text)} has {RETURNS}; use {clean}; {MENDED}"
+            f"{place}{reading.excerpt(text)} has {RETURNS}; use {clean}; {MENDED}"
         )
 
 

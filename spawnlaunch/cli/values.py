@@ -36,7 +36,6 @@ AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
 CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
 NAMES = (AUTO, NUMA_NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
 FIRST_PER_L3 = "first-per-l3"
-_MASKS = "mask_cpu:"
 
 PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
 MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
@@ -144,11 +143,11 @@ def port(text: str) -> int:
     return _number(text, 0, "a port; use a number from 1 to 65535", most=MAX_PORT)
 
 
-def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS) -> int:
+def _number(text: str, least: int, expected: str, most: int = 10**reading.MAX_DIGITS) -> int:
     number = text.strip()
     if reading.is_number(number) and least <= int(number) <= most:
         return int(number)
-    raise ValueError(f"{reading.excerpt(text)} is not {what}")
+    raise ValueError(f"{reading.excerpt(text)} is not {expected}")
 
 
 def nnodes(text: str) -> NodeCount:
@@ -158,10 +157,10 @@ def nnodes(text: str) -> NodeCount:
     (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
     """
     least, colon, most = text.partition(":")
-    found = NodeCount(positive(least), positive(most if colon else least))
-    if found.least > found.most:
+    result = NodeCount(positive(least), positive(most if colon else least))
+    if result.least > result.most:
         raise ValueError(f"{reading.excerpt(text)} runs backwards; use {most}:{least}")
-    return found
+    return result
 
 
 def host(text: str) -> str:
@@ -263,7 +262,7 @@ def rendezvous(text: str) -> dict[str, str]:
     >>> rendezvous("'join_timeout=900,is_host=1'")
     {'join_timeout': '900', 'is_host': '1'}
     """
-    found = {}
+    result = {}
     for entry in filter(None, text.split(",")):
         name, _, value = (part.strip(" '\"") for part in entry.partition("="))
         if not name or not value:
@@ -274,18 +273,18 @@ def rendezvous(text: str) -> dict[str, str]:
         if name == "is_host":
             if value.lower() not in (*YES, *NO):
                 raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; use is_host=1")
-            found[name] = "1" if value.lower() in YES else ""
+            result[name] = "1" if value.lower() in YES else ""
         else:
-            found[name] = f"{seconds(value):.15g}" if name in TIMES else value
-    return found
+            result[name] = f"{seconds(value):.15g}" if name in TIMES else value
+    return result
 
 
 def find_unknown_keys(conf: Iterable[str]) -> list[str]:
     """The note about keys in --rdzv-conf that have no effect."""
-    found = sorted({*conf} - {*RENDEZVOUS})
+    result = sorted({*conf} - {*RENDEZVOUS})
     known = ", ".join(RENDEZVOUS)
-    names = f"--rdzv-conf {', '.join(found)}"
-    return [f"{names}: such names have no effect; use some of {known}"] if found else []
+    names = f"--rdzv-conf {', '.join(result)}"
+    return [f"{names}: such names have no effect; use some of {known}"] if result else []
 
 
 def streams(text: str) -> StreamsByRank:
@@ -308,26 +307,14 @@ def streams(text: str) -> StreamsByRank:
 def bind(text: str) -> Policy:
     if text in NAMES:
         return Policy(text)
-    if text.startswith((_MASKS, "0x", "0X")):
-        masks = text.removeprefix(_MASKS).split(",")
-        return Policy(LIST, tuple(cpuset.parse_mask(mask) for mask in masks))
+    if text.startswith("0x"):
+        return Policy(LIST, tuple(map(cpuset.parse_mask, text.split(","))))
     if not text[:1].isdigit():
         raise ValueError(
             f"unknown value {reading.excerpt(text)}; use {', '.join(NAMES)}, or CPUs for each "
             "local rank, as 48-55:56-63"
         )
-    return Policy(LIST, tuple(cpuset.parse(item) for item in _lists(text)))
-
-
-def _lists(text: str) -> list[str]:
-    """Split lists at colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
-    lists: list[str] = []
-    for piece in text.split(":"):
-        if lists and "/" in piece:
-            lists[-1] += f":{piece}"
-        else:
-            lists.append(piece)
-    return lists
+    return Policy(LIST, tuple(map(cpuset.parse, text.split(":"))))
 
 
 def reserve(text: str) -> cpuset.CpuSet | str:

@@ -47,7 +47,7 @@ class Held(records.NamedTuple):
 
 def status(pid: int) -> Mapping[str, str]:
     """The lines of /proc/PID/status; none where the process has ended or cannot be seen."""
-    return sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_ours() else {}
+    return sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_usable() else {}
 
 
 def look(pid: int, status: Mapping[str, str], may_be_frozen: bool = True) -> Held | None:

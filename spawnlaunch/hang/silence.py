@@ -86,7 +86,7 @@ class HangHelp(observer.Observer):
         debugged = {}
         if self._ends_job:
             pids = self._supervisor.pids()
-            debugged = {rank: pid for rank, pid in pids.items() if proc.is_held(pid)}
+            debugged = {rank: pid for rank, pid in pids.items() if proc.is_stopped_by_debugger(pid)}
         if debugged:
             self._print_reason(debugged, "is held by a debugger")
         elif self._stopped and self._stopped == before and not self._ends_job:

@@ -91,7 +91,7 @@ class RollCall:
                 self._output.say([heading])
             return
         self._heading, self.answers, self.is_busy = heading, {}, True
-        if not proc.is_proc_ours():
+        if not proc.is_proc_usable():
             self._obstacles.append("no stacks can be shown: /proc does not show our PID namespace")
             workers = ()
         for worker, pid in workers:

@@ -18,12 +18,10 @@ driver names.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from spawnlaunch.base import cpuset, reading
 from spawnlaunch.node import hardware, sysfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
 CAPACITY, HIGHEST_KHZ = "cpu_capacity", "cpufreq/cpuinfo_max_freq"  # of a CPU
@@ -160,14 +158,16 @@ def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[ha
         for gpu in (sysfs.names(gpus) if not all(cpus) else ())
     }
     nodes = []
-    for id, path, own in zip(ids, paths, cpus, strict=True):
+    for id, path, node_cpus in zip(ids, paths, cpus, strict=True):
         # From a line `Node 0 MemTotal:  131573308 kB`.
         content = sysfs.text(f"{path}/meminfo") or ""
         words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
         memory = int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
         without_cpus = "gpu" if str(id) in of_gpus else "memory" if memory else "empty"
         distances = _distances(base, path, ids) if len(ids) > 1 else ((id, 10),)
-        nodes.append(hardware.Numa(id, own, memory, distances, "cpu" if own else without_cpus))
+        nodes.append(
+            hardware.Numa(id, node_cpus, memory, distances, "cpu" if node_cpus else without_cpus)
+        )
     return tuple(nodes)
 
 

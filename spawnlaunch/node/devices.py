@@ -31,28 +31,28 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
     `dev` is the directory of device files, None for a snapshot. The runtime's numbers count the
     devices of its vendor that it may open.
     """
-    found: list[hardware.Device] = []
+    result: list[hardware.Device] = []
     counts = dict.fromkeys(hardware.VENDORS, 0)
     for device in _of_all_vendors(bus, dev, warnings):
-        can_be_seen = device.usable is not False
-        found.append(device._replace(ordinal=counts[device.vendor] if can_be_seen else None))
-        counts[device.vendor] += can_be_seen
-    found.sort(key=lambda device: pci.order(device.address))
-    addresses = dict.fromkeys(device.address for device in found)
+        is_visible = device.usable is not False
+        result.append(device._replace(ordinal=counts[device.vendor] if is_visible else None))
+        counts[device.vendor] += is_visible
+    result.sort(key=lambda device: pci.order(device.address))
+    addresses = dict.fromkeys(device.address for device in result)
     places = {address: bus.place(address) for address in addresses}
     models = {each: sysfs.text(f"{bus.root}{pci.DEVICES}/{each}/device") for each in addresses}
-    usable = dict.fromkeys(device.address for device in found if device.usable is not False)
-    if lost := [address for address in usable if places[address][1] is None]:
+    usable = dict.fromkeys(device.address for device in result if device.usable is not False)
+    if placeless := [address for address in usable if places[address][1] is None]:
         warnings.append(
-            f"which CPUs are next to {', '.join(lost)} is not known (numa_node is -1, missing, or "
-            "without CPUs here, or PCI does not show the device)"
+            f"which CPUs are next to {', '.join(placeless)} is not known (numa_node is -1, "
+            "missing, or without CPUs here, or PCI does not show the device)"
         )
-    for number, device in enumerate(found):
+    for number, device in enumerate(result):
         numa, local_cpus = places[device.address]
-        found[number] = device._replace(
+        result[number] = device._replace(
             number=number, numa=numa, local_cpus=local_cpus, model=models[device.address]
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def read_nics(bus: pci.Bus) -> tuple[hardware.Nic, ...]:
@@ -139,7 +139,7 @@ def read_nvidia(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         if function.vendor == pci.NVIDIA or function.address in driven
         if not driven or function.address in driven or _is_hidden(bus, function)
     ]
-    found = []
+    result = []
     for address in sorted(sorted({*on_bus, *driven}), key=pci.order):
         lines = sysfs.fields(driven[address], ":") if address in driven else {}
         uuid, text = lines.get("GPU UUID", ""), lines.get("Device Minor", "")
@@ -150,11 +150,11 @@ def read_nvidia(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         elif minor is not None and minors:
             usable = _may_open(dev, f"nvidia{minor}") if minor in minors else False
         uuid = uuid if uuid.startswith("GPU-") and "?" not in uuid else ""
-        found.append(
+        result.append(
             hardware.Device(0, address, "nvidia", uuid=uuid or None, minor=minor, usable=usable)
         )
-    if found:
-        return found
+    if result:
+        return result
     if minors:
         return [
             hardware.Device(0, f"/dev/nvidia{minor}", "nvidia", minor=minor,
@@ -248,7 +248,7 @@ def _of_kfd(
     kernels write the partition into the function bits or above bit 28 of location_id, so a function
     that PCI does not have means function 0.
     """
-    found: list[hardware.Device] = []
+    result: list[hardware.Device] = []
     for node in nodes:
         lines = sysfs.fields(f"{root}{KFD_NODES}/{node}/properties").items()
         properties = {name: int(text) for name, text in lines if reading.is_number(text, 20)}
@@ -259,19 +259,19 @@ def _of_kfd(
         slot = f"{properties.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}"
         exact = f"{slot}.{place & 7}"
         address = exact if exact in addresses else f"{slot}.0"
-        found.append(
+        result.append(
             hardware.Device(
                 0, address, "amd", uuid=f"GPU-{unique:016x}" if unique else None, minor=minor,
-                partition=sum(1 for other in found if other.address == address),
+                partition=sum(1 for other in result if other.address == address),
                 usable=None if minor is None else _may_open(dev, f"dri/renderD{minor}"),
             )
         )  # fmt: skip
-    several = {device.address for device in found if device.partition}
+    several = {device.address for device in result if device.partition}
     return [
         device._replace(kind="partition")
         if device.address in several
         else device._replace(partition=None)
-        for device in found
+        for device in result
     ]
 
 
@@ -291,7 +291,7 @@ def read_intel(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         <PCI function>/tile0, tile1              xe
         <PCI function>/drm/card0/gt/gt0, gt1     i915
     """
-    found: list[hardware.Device] = []
+    result: list[hardware.Device] = []
     for function in bus.graphics:
         address = function.address
         if function.vendor != pci.INTEL or function.pci_class == pci.ACCELERATOR:
@@ -306,10 +306,10 @@ def read_intel(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
         counts = [len(sysfs.numbers(f"{directory}/drm/{card}/gt", "gt")) for card in cards]
         tiles = max(len(sysfs.numbers(directory, "tile")), *counts, 0)
         parts = [whole._replace(kind="tile", partition=i) for i in range(tiles)]
-        found += parts if tiles > 1 else [whole]
+        result += parts if tiles > 1 else [whole]
     # A snapshot may have no file of a driver.
-    are_shown = dev is not None or any(device.minor is not None for device in found)
-    return [device for device in found if device.minor is not None or not are_shown]
+    are_shown = dev is not None or any(device.minor is not None for device in result)
+    return [device for device in result if device.minor is not None or not are_shown]
 
 
 # Accelerators that are no GPUs: Gaudi, Ascend and TPU

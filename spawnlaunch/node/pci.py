@@ -100,12 +100,12 @@ def read_functions(root: str, network: bool = True) -> list[Function]:
     """The graphics, accelerator and network functions in the order of their addresses."""
     base = root + DEVICES
     wanted = _DEVICES | _NETWORK if network else _DEVICES
-    found = []
+    functions = []
     for address in sysfs.names(base):
         code = sysfs.number(f"{base}/{address}/class")
         if code is not None and code >> 8 in wanted and is_address(address):
-            found.append(Function(address, code >> 8, sysfs.number(f"{base}/{address}/vendor")))
-    return sorted(found, key=lambda function: order(function.address))
+            functions.append(Function(address, code >> 8, sysfs.number(f"{base}/{address}/vendor")))
+    return sorted(functions, key=lambda function: order(function.address))
 
 
 def is_address(name: str) -> bool:

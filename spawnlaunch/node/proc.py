@@ -13,13 +13,10 @@ missing.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator
 
 from spawnlaunch.base import machine, records
 from spawnlaunch.node import sysfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3)), without importing errno
 MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h
@@ -38,7 +35,7 @@ class Process(records.NamedTuple):
     start: int  # clock ticks since boot
 
 
-def is_proc_ours() -> bool:
+def is_proc_usable() -> bool:
     """Whether /proc/N shows process N of this process's PID namespace, and not of another one.
 
     `unshare --pid` without --mount-proc leaves the old /proc, and so do some containers. By chance
@@ -69,7 +66,7 @@ def stat(process: str) -> list[bytes]:
 def look(pid: int) -> Process | None:
     """Return the process with this pid; None where there is none, or it cannot be seen."""
     try:
-        if not is_proc_ours():
+        if not is_proc_usable():
             return _look_at_child(pid)
         fields = stat(str(pid))
     except OSError as error:
@@ -130,8 +127,8 @@ def child_pids(pid: int) -> list[int]:
 
     A child of this process keeps its pid until it is reaped.
     """
-    if not is_proc_ours():
-        return _own_pids() if pid == machine.getpid() else []
+    if not is_proc_usable():
+        return _child_pids_without_proc() if pid == machine.getpid() else []
     pids: list[int] = []
     for thread in _names(f"/proc/{pid}/task"):
         try:
@@ -145,7 +142,7 @@ def child_pids(pid: int) -> list[int]:
     return pids
 
 
-def _own_pids() -> list[int]:
+def _child_pids_without_proc() -> list[int]:
     """The pids of this process's children without /proc: the function tries every possible pid.
 
     First come the pids after this process's own. If no child has one of these, the kernel has
@@ -174,7 +171,7 @@ def children(pid: int) -> list[Process]:
 
 def everything() -> list[Process]:
     """All processes that can be seen."""
-    pids = filter(str.isdigit, _names("/proc") if is_proc_ours() else ())
+    pids = filter(str.isdigit, _names("/proc") if is_proc_usable() else ())
     return [*filter(None, map(look, map(int, pids)))]
 
 
@@ -201,7 +198,7 @@ def environ(pid: int) -> dict[str, str] | None:
 
     A child that has not called exec shows its parent's.
     """
-    text = read(pid, "environ") if is_proc_ours() else None
+    text = read(pid, "environ") if is_proc_usable() else None
     if text is None:
         return None
     return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
@@ -220,7 +217,7 @@ def read(process: int | str, file: str) -> str | None:
 
 def above() -> Iterator[tuple[int, str]]:
     """(pid, command name) of the parent, its parent and so on; the name has at most 15 bytes."""
-    pid = machine.getppid() if is_proc_ours() else 0
+    pid = machine.getppid() if is_proc_usable() else 0
     while pid > 1:
         try:
             _, name, _, parent, *_ = stat(str(pid))
@@ -263,28 +260,28 @@ def is_dying(pid: int) -> bool:
 
     CoreDumping is of Linux 4.15; the flags are in include/linux/sched.h.
     """
-    text = (read(pid, "stat") or "") if is_proc_ours() else ""
+    text = (read(pid, "stat") or "") if is_proc_usable() else ""
     _, *fields = text.rpartition(") ")[2].split() or [""]  # from number 4 on
     flags, threads = (int(fields[n - 4]) for n in (9, 20)) if fields else (0, 0)
     is_exiting = flags & PF_EXITING and threads == 1  # its first thread may end before others
     return bool(flags & PF_SIGNALED or is_exiting) or status(pid, "CoreDumping") == "1"
 
 
-def is_held(pid: int) -> bool:
+def is_stopped_by_debugger(pid: int) -> bool:
     """Whether a debugger has stopped the process."""
     return (status(pid, "State") or "").startswith("t")
 
 
 def tracer(pid: int) -> int:
     """The pid of the tracer of a process or one of its threads; 0: none that can be seen."""
-    threads = sysfs.names(f"/proc/{pid}/task") if is_proc_ours() else []
+    threads = sysfs.names(f"/proc/{pid}/task") if is_proc_usable() else []
     tracers = (int(status(f"{pid}/task/{each}", "TracerPid") or 0) for each in threads)
     return next(filter(None, tracers), 0)
 
 
 def status(process: int | str, key: str) -> str | None:
     """A value in the status file of PID, or of PID/task/TID; None where it cannot be known."""
-    return sysfs.fields(f"/proc/{process}/status", ":").get(key) if is_proc_ours() else None
+    return sysfs.fields(f"/proc/{process}/status", ":").get(key) if is_proc_usable() else None
 
 
 def open_fds() -> list[int]:
@@ -319,36 +316,3 @@ def _check(error: OSError) -> None:
     """
     if error.errno in SHORTAGES:
         raise error
-
-
-# The process that listens on a TCP port, as far as this user can see
-
-LISTENS = "0A"  # the state of a listening socket in /proc/net/tcp
-
-
-def listening_sockets(port: int) -> set[str]:
-    """The names of the sockets that listen on a port, in the network namespace of this process."""
-    sockets = set()
-    for table in ("net/tcp", "net/tcp6"):
-        for line in (read("self", table) or "").splitlines()[1:]:
-            _, local, _, state, *_, inode = line.split()[:10]
-            if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
-                sockets.add(f"socket:[{inode}]")
-    return sockets
-
-
-def describe_listener(port: int) -> str:
-    """Return in words which process or launch has a port that is in use."""
-    sockets = listening_sockets(port)
-    if not sockets:
-        return "another launch, which has chosen it"
-    for pid in machine.listdir("/proc") if is_proc_ours() else ():
-        directory = f"/proc/{pid}/fd"
-        try:
-            fds = machine.listdir(directory) if pid.isdigit() else []
-            is_listener = any(machine.readlink(f"{directory}/{fd}") in sockets for fd in fds)
-        except OSError:
-            continue  # another user's process, or one that has just ended
-        if is_listener:
-            return f"{(read(pid, 'comm') or '').strip()} (pid {pid})"
-    return "a process that this user cannot see"

@@ -51,8 +51,8 @@ def cpus(*paths: str) -> cpuset.CpuSet | None:
         content = text(path)
         try:
             parse = cpuset.parse_mask if path.endswith(_MASKS) else cpuset.parse
-            if content and (found := parse(content)):
-                return found
+            if content and (parsed := parse(content)):
+                return parsed
         except cpuset.CpuSetError:
             continue
     return None

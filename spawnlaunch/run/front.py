@@ -183,7 +183,7 @@ class _Watch:
                 self._look_in(decisions.STOPPED_S)
             elif signum in signals.STOP and not self._first_stop_signal:
                 self._first_stop_signal = signum
-                self._loop.alarm(self._check_that_guard_reads, self._grace_s + events.HELD_S)
+                self._loop.alarm(self._check_that_guard_reads, self._grace_s + events.WATCHDOG_S)
         self._reap()
         if self._status is None and proc.is_stopped(self._guard):
             self._look_in(decisions.STOPPED_S)
@@ -236,7 +236,7 @@ class _Watch:
         """
         pid = self._guard
         if machine.size_of(self._channel):
-            is_held = " (a debugger holds it)" if proc.is_held(pid) else ""
+            is_held = " (a debugger holds it)" if proc.is_stopped_by_debugger(pid) else ""
             signal_name = failures.signal_name(self._first_stop_signal)
             say.say([f"the guard (pid {pid}) does not react to {signal_name}{is_held}: killing it, "
                      "and the workers"])  # fmt: skip
@@ -245,7 +245,7 @@ class _Watch:
             return
         with suppress(OSError):  # it has ended
             machine.write(self._channel, bytes([ARE_YOU_THERE]))
-        self._loop.alarm(self._check_that_guard_reads, 2 * events.HELD_S)
+        self._loop.alarm(self._check_that_guard_reads, 2 * events.WATCHDOG_S)
 
 
 def _has_shell() -> bool:

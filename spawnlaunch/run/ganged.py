@@ -56,7 +56,7 @@ class Gang(observer.Observer):
         self._world_size = 0
         self._lines: list[str] = []  # of the workers of the epoch before
         self._cause: failures.Cause | None = None
-        self._port: host.HeldPort | None = host.hold_free_port()
+        self._port: host.LockedPort | None = host.hold_free_port()
         self._result = failures.LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
@@ -233,7 +233,7 @@ class Gang(observer.Observer):
 
     def show_stacks(self) -> None:
         is_running = self._supervisor.rules.stage == decisions.RUNNING
-        if self._launch.request.asks_for_stacks and is_running:
+        if self._launch.request.needs_stacks and is_running:
             self._supervisor.rules.silent()
         else:
             self._member.stacks_shown()
@@ -336,7 +336,7 @@ class Gang(observer.Observer):
 
 
 def told(
-    launch: launches.Launch, start: messages.Start, held_port: host.HeldPort | None
+    launch: launches.Launch, start: messages.Start, locked_port: host.LockedPort | None
 ) -> launches.Launch:
     """Return the launch with the world that the launchers of all nodes have agreed on."""
     resolution = launch.resolution
@@ -351,7 +351,7 @@ def told(
         role_world_size=start.role_size,
     )
     resolution = resolution._replace(world=world, gathering=None)
-    return launch._replace(resolution=resolution, held_port=held_port)
+    return launch._replace(resolution=resolution, locked_port=locked_port)
 
 
 def line_again(

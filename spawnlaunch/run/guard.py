@@ -66,7 +66,7 @@ def run(
         supervisor = _supervisor(launch, workers, observers, inherited)
         status, fault = carry_out(supervisor, workers), 0
     except errors.UsageError as error:
-        status, fault = say.fatal(error, tell=partial(unable.tell_of, launch)), 0
+        status, fault = say.fatal(error, report=partial(unable.tell_of, launch)), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
@@ -74,7 +74,7 @@ def run(
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         has_begun = supervisor is not None and supervisor.has_begun
         tell = None if has_begun else partial(unable.tell_of, launch)
-        say.fatal(error, " in the guard", tell=tell)
+        say.fatal(error, " in the guard", report=tell)
     finally:
         with suppress(OSError):
             if fault:
@@ -101,7 +101,7 @@ def _supervisor(
         say.say([WITH_US.format(error.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
     tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))
-    if not proc.is_proc_ours():
+    if not proc.is_proc_usable():
         say.say([BLIND])
     machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
@@ -118,7 +118,7 @@ def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
     Nothing may hold the guard up then.
     """
     if machine.getppid() != launcher and machine.getpid() == guard:
-        events.must_come_back()
+        events.arm_watchdog()
 
 
 def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
@@ -208,8 +208,8 @@ def _restarted(result: failures.LaunchResult, supervisor: Supervisor) -> failure
         before = (*result.restarted, result.cause)
         total, used = len(before), more
         try:
-            resolution, held_port = host.renew_port(launch.resolution, launch.environ)
-            launch = launch._replace(resolution=resolution, held_port=held_port)
+            resolution, locked_port = host.renew_port(launch.resolution, launch.environ)
+            launch = launch._replace(resolution=resolution, locked_port=locked_port)
             workers = starting.make_workers(launch, total)
             starting.prepare_files(workers, launch.scratch, restart=total)
         except errors.UsageError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import events, machine, reading, signals
+from spawnlaunch.base import events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup, proc
 from spawnlaunch.outcome import endings, failures
@@ -66,7 +66,6 @@ class Supervisor:
         self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
         self.has_begun = False  # some workers
-        self._is_looked_at = False  # the script
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
@@ -98,7 +97,6 @@ class Supervisor:
         self._processes.start(workers, self._become, self._image)
         for observer in self._observers:
             observer.began(workers, self._processes.by_rank)
-        self._look_at_script()
         self.loop.alarm(self._settled, SETTLED_S)
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
@@ -131,22 +129,6 @@ class Supervisor:
     def _settled(self) -> None:
         """Publish the pids: the workers have started, so there is time for it."""
         self.output.publish(self.pids())
-
-    def _look_at_script(self) -> None:
-        """Warn where a script expects its local rank as an argument, and gets none.
-
-        The workers are about to read it too.
-        """
-        request = self.launch.request
-        program = request.program
-        if len(self._processes.by_rank) < 2 or program.kind != "script" or self._is_looked_at:
-            return
-        self._is_looked_at = True
-        text = reading.file_text(program.target) or ""
-        if "local_rank" in text or "local-rank" in text:
-            from spawnlaunch.cli.torchrun import local_rank
-
-            self.output.say(local_rank.advice(request, text))
 
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.
@@ -206,7 +188,7 @@ class Supervisor:
             self._signalled(self.rules.signalled, number & ~TYPED, bool(number & TYPED))
         if not numbers:
             self.loop.forget(pipe)
-            events.must_come_back()
+            events.arm_watchdog()
             self.rules.launcher_died()
             for observer in self._observers:
                 observer.launcher_died()

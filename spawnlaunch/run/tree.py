@@ -121,7 +121,7 @@ class Tree:
         its number; so a session that is empty is taken out of `ended`.
         The result is whether there is an orphan that belongs to no worker that can be seen.
         """
-        if self.adopts and not proc.is_proc_ours():
+        if self.adopts and not proc.is_proc_usable():
             reap_all_but(spared)  # to find those that live takes long, and is left for the end
             return False
         adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in spared]
@@ -271,7 +271,7 @@ def exit_code(zombie: int) -> int:
 
     It is the last field of /proc/PID/stat (proc(5)), and 0 for a process that we may not look into.
     """
-    return int(proc.stat(str(zombie))[-1]) if proc.is_proc_ours() else 0
+    return int(proc.stat(str(zombie))[-1]) if proc.is_proc_usable() else 0
 
 
 def why_unkillable(pid: int) -> str:
@@ -290,5 +290,5 @@ def why_unkillable(pid: int) -> str:
 
 def named(pid: int) -> str:
     """The pid, and the name of the program where it can be read."""
-    command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_ours() else ""
+    command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_usable() else ""
     return f"pid {pid} ({command})" if command else f"pid {pid}"

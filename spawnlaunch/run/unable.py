@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from spawnlaunch.base import errors, machine
 from spawnlaunch.cli import parsing, values
-from spawnlaunch.cli.flags import Given, Program, Request
+from spawnlaunch.cli.flags import FlagValue, Program, Request
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -79,12 +79,12 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
     return Request(program=Program("script", "", ()), python="", **said)
 
 
-def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]:
-    from spawnlaunch.cli.torchrun import variables
+def _exported(environ: Mapping[str, str], typed: Sequence[FlagValue]) -> list[FlagValue]:
+    from spawnlaunch.cli import torchrun
 
-    given: list[Given] = []
+    given: list[FlagValue] = []
     with suppress(errors.UsageError):
-        given.extend(variables.given(environ, typed))
+        given.extend(torchrun.flags_of_variables(environ, typed))
     return given
 
 

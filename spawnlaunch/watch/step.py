@@ -59,7 +59,7 @@ def of(environ: identity.Environ) -> Step | None:
     step = slurm.Step(environ)
     if not step.is_present():
         return None
-    rank, size, host, names = step.rank(), step.world_size(), step.own_host(), step.node_names()
+    rank, size, host, names = step.rank(), step.world_size(), step.host_name(), step.node_names()
     if not (rank and size and host and names) or size.value == 1:
         return None
     return Step(rank.value == 0, host.value, names.value, environ)

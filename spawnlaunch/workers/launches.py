@@ -12,7 +12,7 @@ from spawnlaunch.cli import flags
 from spawnlaunch.node.hardware import Node
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.world import identity
-from spawnlaunch.world.host import HeldPort
+from spawnlaunch.world.host import LockedPort
 
 
 class Route(records.NamedTuple):
@@ -68,7 +68,7 @@ class Launch(records.NamedTuple):
     environ: Mapping[str, str]  # as the launcher inherited it
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
-    held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+    locked_port: LockedPort | None  # MASTER_PORT, where this launcher has chosen it
     seen: Visible  # the devices that a worker sees
     node: Node  # this machine
     argv: tuple[str, ...] = ()  # the words of the command line

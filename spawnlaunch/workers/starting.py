@@ -47,7 +47,7 @@ def complete(launch: launches.Launch) -> launches.Launch:
         result, error_file = _files_of_launcher(launch, result, error_file)
     grace_s = request.grace_s
     default = launch.resolution.default_grace_s()
-    if default and all(flag.name != "--grace" for flag, _, _ in request.given):
+    if default and all(flag.name != "--grace" for flag, _, _ in request.typed_flags):
         grace_s = default.value
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
@@ -106,20 +106,20 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
             columns = machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
     on_places = {flag.name for flag in flags.FLAGS if flag.section == flags.BINDING}
     on_places.add("--oversubscribe")
-    typed = dict.fromkeys(flag.name for flag, _, _ in request.given if flag.name in on_places)
+    typed = dict.fromkeys(flag.name for flag, _, _ in request.typed_flags if flag.name in on_places)
     shared: dict[str, object] = {  # the variables that have one value for all workers
         "TORCHELASTIC_RESTART_COUNT": restart,
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
         environment.STACK_SIGNAL: None,
         environment.STACK_FILES: None,
-        environment.WITNESS: identity.ITS_OWN_PID,
+        environment.WITNESS: identity.WORKER_PID,
         environment.TASK: 1 if launch.resolution.world.is_task else None,
         environment.TYPED: " ".join(typed) or None,
         cpuset.NODE_CPUS: cpuset.format(launch.plan.shared),
         visible.DEVICES_OF: launch.seen.asked or None,
     }
-    if request.asks_for_stacks:
+    if request.needs_stacks:
         shared[environment.STACK_SIGNAL] = signals.STACKS or None
         shared[environment.STACK_FILES] = launch.scratch
     return [_worker(launch, i, *each, columns, shared) for i, each in enumerate(outputs)]
@@ -176,16 +176,10 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     With several nodes the host's name is there too, as their outputs come together.
     """
     request, world = launch.request, launch.resolution.world
-    if request.no_prefix or request.prefix == "never":
+    if request.prefix == "never":
         return ""
     if world.world_size == 1 and request.prefix == "auto":
         return ""
-    if request.prefix_template:
-        from spawnlaunch.cli.torchrun import variables
-
-        return variables.filled(
-            request.prefix_template, rank, rank - world.rank + world.local_rank, request
-        )
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
@@ -197,9 +191,9 @@ def command(request: flags.Request, environ: Mapping[str, str], local_rank: int)
     program, flag = request.program, request.local_rank_arg
     args = program.args
     if "$" in "".join(args):
-        from spawnlaunch.cli.torchrun import variables
+        from spawnlaunch.cli import torchrun
 
-        args = variables.substituted(args, str(local_rank))
+        args = torchrun.substituted(args, str(local_rank))
     if flag:
         args = (f"{flag}={environ['LOCAL_RANK']}", *args)
     if program.kind == "program":
@@ -265,10 +259,10 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
             machine.close(file)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
-    if worker.binding.tells_memory:
+    if worker.binding.reports_memory:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-    variables = {identity.ITS_OWN_PID: str(machine.getpid())}
+    variables = {identity.WORKER_PID: str(machine.getpid())}
     return worker._replace(environ={k: variables.get(v, v) for k, v in worker.environ.items()})
 
 
@@ -290,6 +284,6 @@ def become_worker(
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)
     except Exception as error:
-        status = say.fatal(error, who=f"{worker.name}: cannot start: ")
+        status = say.fatal(error, prefix=f"{worker.name}: cannot start: ")
     finally:
         machine.exit_now(status)

@@ -4,8 +4,8 @@ A port that was free when it was chosen can be in use when rank 0 listens on it,
 The kernel gives ports of its ephemeral range to any outgoing connection: so none of those is
 chosen. And a second launch may choose at the same moment: so a launch that has chosen a port
 holds a lock named after it, an abstract Unix socket, until its process ends. Such a socket lives
-in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). It listens,
-so that the kernel tells which user has it: another user's socket of that name blocks no port.
+in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). Another
+user's launch holds its port in the same way. (Any user can listen at a port too.)
 
 gloo uses the address of the host's own name. Many distributions map that name to 127.0.1.1, and
 some clusters to an interface that does not exist: then the ranks of other nodes never connect. The
@@ -17,10 +17,8 @@ from __future__ import annotations
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
 import errno
 import sys
-from contextlib import suppress
 
 from spawnlaunch.base import errors, machine, records, say
-from spawnlaunch.node import proc
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -36,24 +34,26 @@ MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
 MOST_OF_A_NAME = 64  # addresses of one name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
-BACKLOG = 1024  # other processes may connect so often to learn the owner; nothing accepts these
-LISTENS_S = 0.01  # seconds within which a process that has bound a name listens
 
 
-class HeldPort(records.NamedTuple):
+class LockedPort(records.NamedTuple):
     """A port that no other launch on this machine chooses while `lock` is open."""
 
     port: int
     lock: Any  # a socket
 
 
-def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
+def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, LockedPort]:
     """Hold the port of rank 0, which listens on this machine, or a free port.
 
     Raises UsageError where the port is in use and cannot be replaced by another one.
     """
     world, fact = resolution.world, resolution.sources["master_addr"]
-    if world.has_several_nodes and fact.source == "MASTER_ADDR" and not _is_own_address(fact.value):
+    if (
+        world.has_several_nodes
+        and fact.source == "MASTER_ADDR"
+        and not _is_local_address(fact.value)
+    ):
         line = (
             f"MASTER_ADDR={fact.value} is not an address of this machine, where rank 0 listens; "
             "unless something between forwards to it, use --master-addr HOST"
@@ -62,24 +62,24 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
     port = resolution.world.master_port
     if port == master.FREE:
         return _with_free_port(resolution, "local mode")
-    held_port = hold_port(port)
-    if held_port is None:
+    locked_port = hold_port(port)
+    if locked_port is None:
         source = resolution.sources["master_port"].source
-        is_alone = resolution.sources["mode"].source == "--standalone"
-        if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
+        is_standalone = resolution.sources["mode"].source == "--standalone"
+        if is_standalone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
             line = f"{source} {port} is in use on this machine: another port is taken"
             resolution = resolution.with_notices(say.JOB, line)
             return _with_free_port(resolution, f"{source} {port} is in use")
         raise errors.UsageError(_in_use(resolution, port))
-    return resolution, held_port
+    return resolution, locked_port
 
 
 def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
     world, source = resolution.world, resolution.sources["master_port"].source
     line = (
-        f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
-        "rank 0 cannot listen there; end what uses it, or use --master-port N"
+        f"port {port} ({source}) is in use on this machine, so rank 0 cannot listen there; end "
+        "what uses it (another launch, or what ss -ltnp shows), or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
         line += (
@@ -91,11 +91,11 @@ def _in_use(resolution: identity.Resolution, port: int) -> str:
 
 def renew_port(
     resolution: identity.Resolution, environ: identity.Environ
-) -> tuple[identity.Resolution, HeldPort | None]:
+) -> tuple[identity.Resolution, LockedPort | None]:
     """Choose another port for a restart on one machine, unless the user named the port.
 
     The process that listened on the old port may not have ended yet. The caller still has the old
-    HeldPort, so that its port is not chosen again: a port is released when its HeldPort is freed.
+    LockedPort, so that its port is not chosen again: it is released when its LockedPort is freed.
     Raises UsageError where no port is free.
     """
     if identity.is_named(resolution.sources["master_port"], environ):
@@ -105,14 +105,14 @@ def renew_port(
 
 def _with_free_port(
     resolution: identity.Resolution, why: str
-) -> tuple[identity.Resolution, HeldPort]:
-    held_port = hold_free_port()
+) -> tuple[identity.Resolution, LockedPort]:
+    locked_port = hold_free_port()
     why = f"free port outside the ephemeral range ({why})"
-    fact = resolution.sources["master_port"]._replace(value=held_port.port, source=why)
+    fact = resolution.sources["master_port"]._replace(value=locked_port.port, source=why)
     world, sources = resolution.world, {**resolution.sources, "master_port": fact}
     return resolution._replace(
-        world=world._replace(master_port=held_port.port), sources=sources
-    ), held_port
+        world=world._replace(master_port=locked_port.port), sources=sources
+    ), locked_port
 
 
 def check_address(resolution: identity.Resolution) -> identity.Resolution:
@@ -121,7 +121,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     Each of several tasks does so, and all come to the same address.
     """
     fact = resolution.sources["master_addr"]
-    if _is_own_address(fact.value):
+    if _is_local_address(fact.value):
         return resolution
     is_known = addresses(fact.value, socket.AF_UNSPEC)
     why = "is another machine's" if is_known else "has no address here"
@@ -140,13 +140,13 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
     ).with_notices(say.JOB, line)
 
 
-def _is_own_address(name: str) -> bool:
+def _is_local_address(name: str) -> bool:
     """Whether at least one address of a name belongs to this machine."""
     known = addresses(name, socket.AF_UNSPEC)
     return any(each.startswith("127.") or _is_of_this_machine(each) for each in known)
 
 
-def hold_free_port(seed: int | None = None) -> HeldPort:
+def hold_free_port(seed: int | None = None) -> LockedPort:
     """Choose a free TCP port and hold it against other launches; `seed` says where to begin.
 
     Raises UsageError where every candidate is taken.
@@ -157,11 +157,10 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         low, high = map(int, machine.content(EPHEMERAL).split())
     except OSError:  # the ephemeral range is unknown
         low, high = 0, -1
-    for is_polite in (True, False):  # another user may have bound the names of all ports
-        for port in candidates(low, high, seed):
-            held_port = hold_port(port, is_polite)
-            if held_port is not None:
-                return held_port
+    for port in candidates(low, high, seed):
+        locked_port = hold_port(port)
+        if locked_port is not None:
+            return locked_port
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
@@ -180,44 +179,30 @@ def candidates(low: int, high: int, seed: int) -> Iterator[int]:
     yield from master.CHOSEN_PORTS
 
 
-def claim(name: str, is_polite: bool = False) -> Any | None:
-    """Return a socket that holds an abstract name (unix(7)) against this user's other processes.
+def claim(name: str) -> Any | None:
+    """Return a socket that holds an abstract name (unix(7)); None: another process has the name.
 
-    None: one of them has the name, or, with `is_polite`, a process of another user. Without
-    `is_polite` another user's socket is ignored, as any user can bind any name: then the socket
-    that is returned has no name, as in a sandbox.
+    Where the system refuses such sockets, as in a sandbox, it is a socket without a name.
     """
     lock = None
     try:
         lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         lock.bind(name)
-        lock.listen(BACKLOG)  # a process that finds the name taken asks whose it is
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and (is_polite or _is_of_this_user(name)):
+        if error.errno == errno.EADDRINUSE:
             return None
     return lock or machine.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
-def _is_of_this_user(name: str) -> bool:
-    """Whether a process of this user has an abstract name."""
-    for _ in range(2):  # that process may have bound the name, and not listen yet
-        with suppress(OSError):
-            connection, _, uid = machine.connect_local(name)
-            connection.close()
-            return bool(uid == machine.geteuid())
-        machine.sleep(LISTENS_S)
-    return False
-
-
-def hold_port(port: int, is_polite: bool = False) -> HeldPort | None:
+def hold_port(port: int) -> LockedPort | None:
     """Hold this port against other launches; None where one holds it, or a process listens on it.
 
-    Raises OSError where this process may not listen. `is_polite`: see `claim`.
+    Raises OSError where this process may not listen.
     """
     probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
     lock = probe
     if sys.platform == "linux":  # the only system with abstract sockets
-        lock = claim(f"\0spawnlaunch-port-{port}", is_polite)
+        lock = claim(f"\0spawnlaunch-port-{port}")
         if lock is None:
             probe.close()
             return None
@@ -231,7 +216,7 @@ def hold_port(port: int, is_polite: bool = False) -> HeldPort | None:
         raise
     finally:
         probe.close()
-    return HeldPort(port, lock)
+    return LockedPort(port, lock)
 
 
 def find_interface(

@@ -6,7 +6,7 @@ question that it answers from the environment.
 
 from __future__ import annotations
 
-from spawnlaunch.base import cpuset, errors, reading, records, say
+from spawnlaunch.base import errors, reading, records, say
 from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from spawnlaunch.cli import flags
-    from spawnlaunch.node import hardware
     from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
@@ -51,7 +50,7 @@ OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGEN
 MARK, WITNESS = "SPAWNLAUNCH_WORKER", "SPAWNLAUNCH_WITNESS"
 
 POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
-ITS_OWN_PID = "its own pid"  # the value of WITNESS until the worker has a pid
+WORKER_PID = "its own pid"  # the value of WITNESS until the worker has a pid
 
 
 class Rejected(records.NamedTuple):
@@ -84,7 +83,7 @@ def is_named(fact: Fact, environ: Environ) -> bool:
     return fact.source.startswith("--") or fact.source in environ
 
 
-def is_one_node(facts: Facts) -> bool:
+def is_single_node(facts: Facts) -> bool:
     """Whether all ranks are on this node."""
     return bool(facts["world_size"].value == facts["local_world_size"].value)
 
@@ -125,8 +124,8 @@ def number(environ: Environ, *names: str, most: int = 10**reading.MAX_DIGITS) ->
 
 def text(environ: Environ, *names: str) -> Fact | None:
     """The text in the first of these variables that is set; the others become rejected."""
-    found = [(environ.get(name, "").strip(), name) for name in names]
-    return first(Fact(value, name) for value, name in found if value)
+    texts = [(environ.get(name, "").strip(), name) for name in names]
+    return first(Fact(value, name) for value, name in texts if value)
 
 
 class Manager:
@@ -142,7 +141,7 @@ class Manager:
     has_steps = False  # of HOSTS: this is a shell in which tasks can be started
     gives_ranks = False  # the manager itself sets RANK and the like; no outer launcher left them
     knows_host = False  # its `rank_0_host` is certain, where it is not None
-    has_task_variables = False  # see `as_task`
+    more_cpus = ""  # how to start with more CPUs, where the manager binds its tasks
 
     # The variables that answer a question; the first that is set counts.
     rank_from: tuple[str, ...] = ()
@@ -202,9 +201,6 @@ class Manager:
         """The port at which ranks meet, where the manager chooses it."""
         return number(self.environ, *self.master_port_from, most=values.MAX_PORT)
 
-    def reserved_port(self) -> Fact | None:
-        """A port that the manager keeps free for this step; used where the user names none."""
-
     def least_nodes(self) -> Fact | None:
         """The number of nodes that is enough to begin."""
 
@@ -217,7 +213,7 @@ class Manager:
     def node_names(self) -> Fact | None:
         """All hosts, in any order."""
 
-    def own_host(self) -> Fact | None:
+    def host_name(self) -> Fact | None:
         """The name of this host, as `rank_0_host` and `node_0_host` have it."""
 
     def rank_0_host(self) -> Fact | None:
@@ -234,20 +230,6 @@ class Manager:
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
-
-    def wider(
-        self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool
-    ) -> str | None:
-        """Return how to start with more CPUs than the mask has; None where it binds no tasks.
-
-        "" where the manager has not set this mask. `tasks`: number of tasks on this node. `near`:
-        the CPUs next to a device of which none is allowed; empty where the mask has too few CPUs.
-        `is_free`: the control group has CPUs beyond the mask.
-        """
-
-    def as_task(self, world: World, i: int) -> dict[str, object]:
-        """The variables that worker `i` of a launcher would have as a task of its own."""
-        raise NotImplementedError(f"{self.name}: has_task_variables is False")
 
     def launcher_flags(self) -> tuple[str, ...]:
         """The flags that a launcher needs where `start_line` has started it on another node."""
@@ -270,7 +252,6 @@ class Capacity(records.NamedTuple):
     vendor: str = ""  # of the devices; "": there are none, or it is not known
     why: str = ""  # why a worker sees no device, though a driver is loaded
     unset: tuple[str, ...] = ()  # the variables without which a worker would see devices
-    meant: str = ""  # what to export in place of a variable that is no list of devices
     are_counted: bool = True  # False: there may be devices that spawnlaunch cannot count
 
 
@@ -331,7 +312,8 @@ class Resolution(records.NamedTuple):
     environ: Environ
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes: the hub assigns the final ranks
-    around: tuple[Manager, ...] = ()  # `managers`, and those with some of their variables missing
+    # `managers`, and those with some of their variables missing
+    mentioned: tuple[Manager, ...] = ()
 
     def with_notices(self, scope: str, *texts: str) -> Resolution:
         """Return the same with more notices."""
@@ -342,12 +324,12 @@ class Resolution(records.NamedTuple):
 
     def step_devices(self) -> Fact | None:
         """The devices of all tasks on this node: their numbers by PCI address."""
-        return next(filter(None, (manager.step_devices() for manager in self.around)), None)
+        return next(filter(None, (manager.step_devices() for manager in self.mentioned)), None)
 
     def masks(self) -> Fact | None:
         """The CPUs that a manager gave to each task on this node, in their order."""
-        return next(filter(None, (manager.masks() for manager in self.around)), None)
+        return next(filter(None, (manager.masks() for manager in self.mentioned)), None)
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
-        return next(filter(None, (manager.default_grace_s() for manager in self.around)), None)
+        return next(filter(None, (manager.default_grace_s() for manager in self.mentioned)), None)

@@ -16,15 +16,11 @@ other pod ever connects.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spawnlaunch.base import records
-from spawnlaunch.cli import values
+from spawnlaunch.cli import flags, values
 from spawnlaunch.world import identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spawnlaunch.cli import flags
 
 FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
 REPLACED_AS_STALE = "left by an outer launcher: what stands beside it contradicts"
@@ -33,7 +29,7 @@ REPLACED_AS_STALE = "left by an outer launcher: what stands beside it contradict
 class Inherited(records.NamedTuple):
     """The inherited MASTER_ADDR and MASTER_PORT that are kept, and the variables that are not."""
 
-    kept: Mapping[str, identity.Fact] = {}  # by variable
+    accepted: Mapping[str, identity.Fact] = {}  # by variable
     stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
     rejected: Mapping[str, str] = {}  # MASTER_ADDR or MASTER_PORT -> why it is not kept
 
@@ -55,18 +51,18 @@ def read_inherited(
         return Inherited(
             {}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), REPLACED_AS_STALE)
         )
-    kept, rejected = {}, {}
+    accepted, rejected = {}, {}
     if port := identity.number(environ, "MASTER_PORT", most=values.MAX_PORT):
-        kept["MASTER_PORT"] = port
+        accepted["MASTER_PORT"] = port
     if address := identity.text(environ, "MASTER_ADDR"):
         certain, why = host if manager.knows_host else None, ""
         if mode != identity.LOCAL:
-            why = _why_useless(address.value, certain, identity.is_one_node(facts))
+            why = _why_useless(address.value, certain, identity.is_single_node(facts))
         if why:
             rejected["MASTER_ADDR"] = why
         else:
-            kept["MASTER_ADDR"] = address
-    return Inherited(kept, stale, rejected)
+            accepted["MASTER_ADDR"] = address
+    return Inherited(accepted, stale, rejected)
 
 
 def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, ...]:
@@ -76,8 +72,8 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, 
         for name, question in identity.RANKS.items()
         if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
-    is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
-    if is_alone and facts["mode"].value == identity.LOCAL and names == ["WORLD_SIZE"]:
+    is_single = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
+    if is_single and facts["mode"].value == identity.LOCAL and names == ["WORLD_SIZE"]:
         names = []  # the only pod of a job, in which users of torchrun start several workers
     names += [name for name in identity.OUTER if environ.get(name)]
     if environ.get(identity.AGENT_STORE) == "False":
@@ -85,12 +81,12 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts) -> tuple[str, 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: identity.Fact | None, is_one_node: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, is_single_node: bool) -> str:
     """Return why an address cannot be rank 0's, as far as its text shows; "" where it can."""
     if len(addr.split()) > 1:
         return "which are several addresses; use --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
-        return "" if is_one_node else "by which every node would mean itself"
+        return "" if is_single_node else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
     if host is None or is_number or _names(addr, host.value):
         return ""
@@ -171,8 +167,8 @@ def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
     by_flags = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
     is_meant = request.nproc is None or request.standalone or any(f is not None for f in by_flags)
     may_be_master = environ.get(identity.POD) and environ["RANK"] == "0"
-    is_alone = environ["WORLD_SIZE"] == "1"
-    if is_meant or may_be_master or is_alone or not is_loopback(environ["MASTER_ADDR"]):
+    is_single = environ["WORLD_SIZE"] == "1"
+    if is_meant or may_be_master or is_single or not is_loopback(environ["MASTER_ADDR"]):
         return ""
     return (
         f"{_four(environ)} are taken for what a profile or another launcher left, because "

@@ -34,16 +34,16 @@ def find_host(evidence: identity.Evidence, facts: identity.Facts) -> identity.Fa
     hosts = manager.hosts()
     listed = identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None
     here = identity.Fact(evidence.hostname, "this host: all ranks are on it")
-    return identity.first([exported, listed, here if identity.is_one_node(facts) else None])
+    return identity.first([exported, listed, here if identity.is_single_node(facts) else None])
 
 
 def choose_address(
     evidence: identity.Evidence,
     facts: identity.Facts,
     host: identity.Fact | None,
-    kept: identity.Fact | None,
+    inherited: identity.Fact | None,
 ) -> identity.Fact:
-    """Choose MASTER_ADDR; `kept` is the inherited address, `host` the host of rank 0.
+    """Choose MASTER_ADDR; `inherited` is the inherited address, `host` the host of rank 0.
 
     Raises UsageError where nothing names the host of rank 0, or rank 0 runs on another host.
     """
@@ -55,12 +55,12 @@ def choose_address(
     if request.rdzv_endpoint:
         by_flag = _agreed(by_flag, evidence.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
     # On several nodes each launcher sends its --local-addr to the hub.
-    has_local = mode != identity.TASK and identity.is_one_node(facts)
+    has_local = mode != identity.TASK and identity.is_single_node(facts)
     local = evidence.typed("--local-addr", request.local_addr) if has_local else None
     by_flags = [by_flag, local]
     if request.rdzv_backend == "c10d" and request.master_addr is None:
         by_flags.reverse()  # launchers meet at the endpoint; here all are on one node
-    fact = identity.first([*by_flags, evidence.manager.master_addr(), kept, derived])
+    fact = identity.first([*by_flags, evidence.manager.master_addr(), inherited, derived])
     if fact is None:
         raise errors.UsageError(
             f"{_why_no_host(mode, evidence)}; use --master-addr HOST, the same everywhere"
@@ -73,7 +73,7 @@ def choose_address(
         except ValueError as error:
             raise errors.UsageError(f"{fact.source}: {error}") from None
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
-        mine = evidence.manager.own_host()
+        mine = evidence.manager.host_name()
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
             raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
@@ -98,11 +98,11 @@ def choose_port(
     evidence: identity.Evidence,
     facts: identity.Facts,
     job: identity.Fact | None,
-    kept: identity.Fact | None,
+    inherited: identity.Fact | None,
 ) -> identity.Fact:
     """Choose MASTER_PORT, or FREE. Raises UsageError where nothing makes it equal on all nodes.
 
-    `job` is the authority's name of this launch; `kept` is the inherited port.
+    `job` is the authority's name of this launch; `inherited` is the inherited port.
     """
     request, manager, mode = evidence.request, evidence.manager, facts["mode"].value
     by_flag = evidence.typed("--master-port", request.master_port)
@@ -113,7 +113,7 @@ def choose_port(
         derived = identity.Fact(FREE, "local mode")
     elif job:
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-    known = (by_flag, manager.master_port(), kept, manager.reserved_port(), derived)
+    known = (by_flag, manager.master_port(), inherited, derived)
     fact = identity.first(known)
     if fact is None:
         if mode == identity.TASK and request.master_addr is None:

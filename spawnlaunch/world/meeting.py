@@ -128,7 +128,7 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
 
 def _own_name(it: identity.Evidence) -> str:
     """The name of this node, as in the manager's list of nodes."""
-    name = it.manager.own_host()
+    name = it.manager.host_name()
     return _short([name.value if name else it.hostname])[0]
 
 

@@ -19,7 +19,7 @@ def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     if request.standalone:
         return _standalone(evidence)
     if request.nnodes == (1, 1) and not request.node_rank:
-        return _on_one_node(evidence)
+        return _on_single_node(evidence)
     if manager.kind == identity.NONE:
         if request.nnodes is not None:
             return identity.Fact(identity.NODE, "--nnodes")
@@ -31,11 +31,7 @@ def choose_mode(evidence: identity.Evidence) -> identity.Fact:
     if manager.kind == identity.HOSTS:
         return _mode_among_hosts(evidence)
     if manager.kind == identity.TASKS:
-        if (
-            manager.has_task_variables
-            and not request.is_by_hand
-            and _is_in_a_worker(evidence.environ)
-        ):
+        if not request.is_by_hand and _is_in_a_worker(evidence.environ):
             return identity.Fact(identity.LOCAL, "within a worker of another launcher")
         if not request.wants_launcher:
             return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
@@ -65,7 +61,7 @@ def _standalone(evidence: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, "--standalone")
 
 
-def _on_one_node(evidence: identity.Evidence) -> identity.Fact:
+def _on_single_node(evidence: identity.Evidence) -> identity.Fact:
     """Return local mode for --nnodes 1.
 
     Raises UsageError inside a job with several nodes, where each node would be a job of its own.
@@ -143,28 +139,28 @@ def find_ranks(evidence: identity.Evidence, mode: str) -> identity.Facts:
 
 def _ranks_of_this_machine(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in local mode: one launcher starts all workers."""
-    nproc, alone = _count_workers(evidence), "local mode"
+    nproc, why = _count_workers(evidence), "local mode"
     return {
         "rank": FIRST_WORKER,
         "world_size": nproc,
         "local_rank": FIRST_WORKER,
         "local_world_size": nproc,
-        "node_rank": identity.Fact(0, alone),
-        "nnodes": identity.Fact(1, alone),
+        "node_rank": identity.Fact(0, why),
+        "nnodes": identity.Fact(1, why),
     }
 
 
 def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
     """The ranks in task mode: the manager or a flag gives each value."""
     manager, request, facts = evidence.manager, evidence.request, {}
-    for question, by_manager, given in (
+    for question, by_manager, flag_value in (
         ("rank", manager.rank(), None),
         ("world_size", manager.world_size(), request.world_size),
         ("local_rank", manager.local_rank(), None),
         ("local_world_size", manager.local_world_size(), request.local_world_size),
     ):
         flag = f"--{question.replace('_', '-')}"
-        by_flag = evidence.typed(flag, given)
+        by_flag = evidence.typed(flag, flag_value)
         _check_same(by_flag, by_manager)
         fact = identity.first([by_flag, by_manager])
         if fact is None:
@@ -172,12 +168,12 @@ def _ranks_of_a_task(evidence: identity.Evidence) -> identity.Facts:
             remedy = f"use {flag} N" if is_flag else f"export {question.upper()}=N for each"
             raise errors.UsageError(f"{manager.why_silent(question)}; {remedy}")
         facts[question] = fact
-    is_one_node = identity.is_one_node(facts)
+    is_single_node = identity.is_single_node(facts)
     for question, by_manager, n in (
         ("node_rank", manager.node_rank(), 0),
         ("nnodes", manager.nnodes(), 1),
     ):
-        derived = identity.Fact(n, "all ranks are on this node") if is_one_node else None
+        derived = identity.Fact(n, "all ranks are on this node") if is_single_node else None
         facts[question] = identity.first([by_manager, derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts
@@ -212,12 +208,12 @@ def _check_ranks(facts: identity.Facts) -> None:
         ("local_world_size", "world_size", 0),
         ("nnodes", "world_size", 0),
     ):
-        one, other = facts[part], facts[whole]
-        if None not in (one.value, other.value) and one.value + least > other.value:
+        small, large = facts[part], facts[whole]
+        if None not in (small.value, large.value) and small.value + least > large.value:
             raise errors.UsageError(
-                f"{one.source} says {part.replace('_', ' ')} {one.value} and {other.source} says "
-                f"{whole.replace('_', ' ')} {other.value}, which cannot both be; unset what an "
-                "outer launcher left"
+                f"{small.source} says {part.replace('_', ' ')} {small.value} and "
+                f"{large.source} says {whole.replace('_', ' ')} {large.value}, which cannot "
+                "both be; unset what an outer launcher left"
             )
 
 
@@ -261,10 +257,10 @@ def _ranks_of_a_node(evidence: identity.Evidence) -> identity.Facts:
 def _count_workers(evidence: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
     capacity, devices = evidence.capacity, evidence.capacity.devices
-    asked = identity.first(
+    wanted = identity.first(
         [evidence.typed("--nproc", evidence.request.nproc), evidence.manager.nproc()]
     )
-    fact = asked or identity.Fact(1, "one worker: --nproc is not given")
+    fact = wanted or identity.Fact(1, "one worker: --nproc is not given")
     # The flag or the variable with its value, as the user wrote it, and the flag's name.
     flag, mark = (fact.source, " ") if fact.source.startswith("--") else ("--nproc", "=")
     typed = f"{fact.source}{mark}{fact.value}"
@@ -277,9 +273,8 @@ def _count_workers(evidence: identity.Evidence) -> identity.Fact:
         return fact._replace(value=count, source=f"{fact.source} {fact.value}")
     if 0 < devices < fact.value and not evidence.request.oversubscribe:
         by = f" ({capacity.devices_by})" if capacity.devices_by else ""
-        first = f"export {capacity.meant}, or " if capacity.meant else ""
         raise errors.UsageError(
-            f"{typed}, but {devices} visible device{'s' * (devices > 1)}{by}; {first}use {flag} "
+            f"{typed}, but {devices} visible device{'s' * (devices > 1)}{by}; use {flag} "
             f"{devices}, or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
@@ -295,8 +290,6 @@ def _why_none(word: str, capacity: identity.Capacity, flag: str) -> str:
     if is_other and capacity.vendor:
         where = "visible" if capacity.devices else "here"
         reason = f" (those that are {where} are of {capacity.vendor})"
-    elif capacity.meant:
-        reason, remedy = f": {capacity.why.rpartition('; ')[0]}", f"export {capacity.meant}"
     elif capacity.unset:
         remedy = f"unset {' '.join(capacity.unset)}"
     kind = "GPU" if word == "auto" else word.upper()
@@ -363,5 +356,5 @@ def is_overruled(evidence: identity.Evidence) -> bool:
     nnodes, node_rank = _count_nodes_of(evidence.manager), _node_rank_of(evidence.manager)
     if evidence.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
         return True
-    asked = evidence.request.nnodes
-    return (nnodes.value, node_rank.value) != (asked and asked.most, evidence.request.node_rank)
+    wanted = evidence.request.nnodes
+    return (nnodes.value, node_rank.value) != (wanted and wanted.most, evidence.request.node_rank)

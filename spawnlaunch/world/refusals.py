@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from shlex import join
 from shutil import which
 
@@ -16,10 +17,6 @@ from spawnlaunch.cli.flags import SCRIPT, Request, words_of
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 # Flags for one machine or for nodes by hand; a manager gives each launcher these values.
 PLACES = ("--standalone", "--nnodes", "--node-rank")
@@ -32,8 +29,11 @@ OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
     """Return the user's command line with the flags `more`, and without the flags `without`."""
     flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
-    if sys.argv[0] == CALLED:
-        return _called(flags, *sys.argv[1:3])
+    if sys.argv[0] == CALLED:  # by spawnlaunch.launch
+        # Not the file of --result, which spawnlaunch.launch itself has named.
+        pairs = (flag.strip("-").partition("=") for flag in flags if sys.argv[2] not in flag)
+        keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
+        return f"python SCRIPT with launch({', '.join(('...', *keywords))})"
     # How this launcher was called: `python -m spawnlaunch`, or `python PATH/spawnlaunch`.
     launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     if len(launcher) == 2 and which(SCRIPT) == launcher[1]:
@@ -41,16 +41,7 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
     return join([*launcher, *flags, *words_of(request.program)])
 
 
-def _called(flags: list[str], caller: str, directory: str) -> str:
-    """Return the command line of the process that called spawnlaunch.launch, and its new call."""
-    words = (proc.read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
-    # Not the file of --result, which spawnlaunch.launch itself has named.
-    pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
-    keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
-    return f"{join(words)} with launch({', '.join(('...', *keywords))})"
-
-
-def alone(request: Request) -> str:
+def on_this_machine(request: Request) -> str:
     """Return the command line for this machine alone."""
     return typed(request, "--standalone", without=PLACES)
 
@@ -87,24 +78,24 @@ def refuse_idle_shell(
     """Raise UsageError in a job's shell, without srun, where other nodes or tasks would be idle."""
     request, manager = evidence.request, evidence.manager
     counts = ((nodes, "nodes"), (tasks, "tasks"))
-    sizes = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
+    sizes = [f"{fact.value} {noun} ({fact.source})" for fact, noun in counts if fact]
     line = "" if request.nproc is not None else _task_per_rank(request, manager, 0)
     if not line:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
         line = launcher_per_node(request, manager, n)
     raise errors.UsageError(
         f"this is a shell of a Slurm job with {' and '.join(sizes)}, not a step of it: srun is "
-        f"missing; run {line}; or, for this machine alone: {alone(request)}"
+        f"missing; run {line}; or, for this machine alone: {on_this_machine(request)}"
     )
 
 
-def refuse_lost(request: Request, missing: Collection[str]) -> None:
+def refuse_missing(request: Request, missing: Collection[str]) -> None:
     """Raise UsageError where some of Slurm's variables are missing from the environment."""
     names, them = " and ".join(missing), "it" if len(missing) == 1 else "them"
     raise errors.UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which Slurm sets beside "
         f"variables that are here: {WRAPPERS} may have removed {them}; pass {them} on, or, for "
-        f"this machine alone, run {alone(request)}"
+        f"this machine alone, run {on_this_machine(request)}"
     )
 
 
@@ -117,16 +108,16 @@ def refuse_task_without_variables(request: Request, pid: int) -> None:
     """
     starter = next(name for above, name in proc.above() if above == pid)
     manager, size = managers.STARTERS[starter]
-    given = proc.environ_below((starter,)) or {}
+    environ = proc.environ_below((starter,)) or {}
     if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
-        nodes = given.get(slurm.JOB_NODES, "1")
-        if nodes == "1" and (request.nproc is not None or given.get(slurm.JOB_TASKS, "1") == "1"):
+        nodes = environ.get(slurm.JOB_NODES, "1")
+        if nodes == "1" and (request.nproc is not None or environ.get(slurm.JOB_TASKS, "1") == "1"):
             return
-    elif given.get(size) == "1":
+    elif environ.get(size) == "1":
         return
     raise errors.UsageError(
         f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables ({size}) "
         f"is here: {WRAPPERS} may have removed them, so each task would be a job of its own, or "
         "this is a script that lacks the command that starts tasks; pass them on, or, for this "
-        f"machine alone, run {alone(request)}"
+        f"machine alone, run {on_this_machine(request)}"
     )

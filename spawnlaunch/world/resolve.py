@@ -14,11 +14,8 @@ from __future__ import annotations
 from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags
 from spawnlaunch.world import identity, inherited, managers, master, ranks, warnings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.gathering import Gathering
-    from spawnlaunch.world.host import HeldPort
+from spawnlaunch.world.gathering import Gathering
+from spawnlaunch.world.host import LockedPort
 
 INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 
@@ -36,17 +33,21 @@ def resolve_world(
         if missing := slurm.missing(request, environ):
             from spawnlaunch.world import refusals
 
-            refusals.refuse_lost(request, missing)
-    around = managers.around(environ)
-    found = [manager for manager in around if manager.is_present()]
+            refusals.refuse_missing(request, missing)
+    mentioned = managers.mentioned(environ)
+    present = [manager for manager in mentioned if manager.is_present()]
     why_stale = ""
-    if found and found[0].gives_ranks and (why_stale := inherited.why_no_pods(request, environ)):
-        found = found[1:]
-    manager = found[0] if found else identity.Manager(environ)
+    if (
+        present
+        and present[0].gives_ranks
+        and (why_stale := inherited.why_no_pods(request, environ))
+    ):
+        present = present[1:]
+    manager = present[0] if present else identity.Manager(environ)
     evidence = identity.Evidence(request, environ, hostname, capacity, manager)
     resolution = _derive(evidence, why_stale)
     notices = (*resolution.notices, *warnings.find_notices(evidence, resolution.world))
-    return resolution._replace(notices=notices, managers=tuple(found), around=tuple(around))
+    return resolution._replace(notices=notices, managers=tuple(present), mentioned=tuple(mentioned))
 
 
 def _derive(evidence: identity.Evidence, why_stale: str) -> identity.Resolution:
@@ -58,14 +59,14 @@ def _derive(evidence: identity.Evidence, why_stale: str) -> identity.Resolution:
     mode = ranks.choose_mode(evidence)
     facts = {"mode": mode, **ranks.find_ranks(evidence, mode.value)}
     # The authority on where rank 0 listens is the manager, or none.
-    is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(evidence)
-    authority = evidence._replace(manager=identity.Manager(environ)) if is_its_own else evidence
+    decides_itself = mode.value == identity.LOCAL or ranks.is_overruled(evidence)
+    authority = evidence._replace(manager=identity.Manager(environ)) if decides_itself else evidence
     job, host = authority.manager.job(), master.find_host(authority, facts)
     variables: inherited.Inherited | None = None
     if not INHERITED.isdisjoint(environ):
         variables = inherited.read_inherited(authority, facts, host)
-    kept = variables.kept if variables else {}
-    addr, port = kept.get("MASTER_ADDR"), kept.get("MASTER_PORT")
+    accepted = variables.accepted if variables else {}
+    addr, port = accepted.get("MASTER_ADDR"), accepted.get("MASTER_PORT")
     facts["master_addr"] = master.choose_address(authority, facts, host, addr)
     facts["master_port"] = master.choose_port(authority, facts, job, port)
     facts["run_id"] = _name_run(mode.value, evidence, job)
@@ -131,8 +132,8 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
     Where stdin is a terminal, a person has started this process, and not as one of several tasks:
     then nothing is checked.
     """
-    is_alone = resolution.world.mode == identity.LOCAL and not resolution.managers
-    if not is_alone or request.standalone or machine.isatty(0):
+    is_unmanaged = resolution.world.mode == identity.LOCAL and not resolution.managers
+    if not is_unmanaged or request.standalone or machine.isatty(0):
         return
     from spawnlaunch.node import proc
 
@@ -145,7 +146,7 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
 def prepare_host(
     resolution: identity.Resolution, hostname: str
-) -> tuple[identity.Resolution, HeldPort | None]:
+) -> tuple[identity.Resolution, LockedPort | None]:
     """Hold rank 0's port on this machine, and find the interface that other nodes can reach.
 
     Raises UsageError where the port is in use.
@@ -158,12 +159,12 @@ def prepare_host(
         return resolution, None
     from spawnlaunch.world import host  # most tasks need none of it
 
-    held: HeldPort | None = None
+    port: LockedPort | None = None
     if is_typed and not me.has_several_nodes:
         resolution = host.check_address(resolution)
     if me.rank == 0 and resolution.gathering is None:
-        resolution, held = host.listen(resolution)
+        resolution, port = host.listen(resolution)
     if me.has_several_nodes:
         exports, lines = host.find_interface(resolution.world, resolution.environ, hostname)
         resolution = resolution._replace(exports=exports).with_notices(say.NODE, *lines)
-    return resolution, held
+    return resolution, port

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from spawnlaunch.base import say
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity, inherited, ranks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def find_notices(evidence: identity.Evidence, world: identity.World) -> Iterator[say.Notice]:
@@ -37,12 +35,12 @@ def _of_few_devices(evidence: identity.Evidence, tasks: int) -> Iterator[str]:
         if lists
         else ""
     )
-    seen, fails = f"each task sees one device{by}", "not 0"
+    message, fails = f"each task sees one device{by}", "not 0"
     if devices > 1:
-        seen = f"each of the {tasks} tasks on this node sees {devices} devices{by}"
+        message = f"each of the {tasks} tasks on this node sees {devices} devices{by}"
         fails = f"above {devices - 1}"
     yield (
-        f"{seen}, so {kind}:LOCAL_RANK fails where LOCAL_RANK is {fails}; --virtual-local-rank "
+        f"{message}, so {kind}:LOCAL_RANK fails where LOCAL_RANK is {fails}; --virtual-local-rank "
         "makes LOCAL_RANK 0 in every task, and shows it one device"
     )
 
@@ -69,13 +67,13 @@ def _of_waiting_hosts(evidence: identity.Evidence) -> Iterator[str]:
     if hosts is None or request.no_gang or any(value is not None for value in by_flags):
         return
     listed = f"{manager.name} lists {len(hosts.value)} hosts ({hosts.source})"
-    alone = "for this machine alone use --standalone"
+    standalone = "for this machine alone use --standalone"
     node_rank = ranks.known_node_rank(evidence)
     has_address = any(name[:1].isdigit() or ":" in name for name in hosts.value)  # maybe ours
     if node_rank is None and not has_address:
         yield (
             f"{listed}, and none has this one's name, {evidence.hostname}: this launcher waits "
-            f"for one on each of the others; {alone}"
+            f"for one on each of the others; {standalone}"
         )
     if node_rank is not None and node_rank.value == 0:
         from spawnlaunch.world import refusals
@@ -83,5 +81,5 @@ def _of_waiting_hosts(evidence: identity.Evidence) -> Iterator[str]:
         line = refusals.launcher_per_node(request, manager, 1)
         yield (
             f"{listed}, and this launcher waits for one on each of the others; to start them all "
-            f"from here, run {line}; {alone}"
+            f"from here, run {line}; {standalone}"
         )

@@ -6,6 +6,7 @@ from spawnlaunch.base.cpuset import EMPTY, CpuSet
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.placement import CONTAINED, UNMASKED, of_mask, report_line, wider
 from spawnlaunch.node import Device, Node, Numa
+from spawnlaunch.world.managers.slurm import Slurm
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 
@@ -37,11 +38,6 @@ def test_a_mask_is_named_where_ranks_get_one_core_and_more_are_there() -> None:
                         assert lines[0].startswith(f"the mask allows {which}")
 
 
-def test_a_task_asks_for_its_part_of_the_node() -> None:
-    (line,) = of_mask(machine(8, 1), [binding(1)], 4, OF_A_TASK)
-    assert line.endswith(MORE.replace("=8", "=2"))
-
-
 def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
     near, away = Device(0, "0000:01:00.0", "nvidia"), Device(1, "0000:02:00.0", "nvidia")
     devices = (near._replace(local_cpus=frozenset({1, 5})), away._replace(local_cpus=EMPTY))
@@ -52,46 +48,23 @@ def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
     assert of_mask(node, [binding(2, 0), binding(2, 1)], 2, {}) == []
 
 
-STEP, TYPE, LIST = "SLURM_STEP_ID", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST"
-HAS, JOB = "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"
-GRES = "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
-EITHER = "with srun --cpus-per-task=8, or, in a job that has more CPUs, with srun --cpu-bind=none"
-LARGER = "in a job with more cores: sbatch --cpus-per-task=8 or --exclusive"
-MORE = f"with srun --cpus-per-task=8, or {LARGER}"
-BOUND = {STEP: "0", TYPE: "mask_cpu:"}
-
-
 # CPUs 0 and 1 of 8 are allowed.
 @pytest.mark.parametrize(
-    ("slurm", "group", "near", "tasks", "cure"),
+    ("environ", "group", "near", "cure"),
     [
-        (None, None, EMPTY, 1, UNMASKED),
-        (None, frozenset({0, 1}), EMPTY, 1, CONTAINED),
-        (None, frozenset({0, 1, 2}), EMPTY, 1, UNMASKED),
-        (None, frozenset({0, 1, 2}), frozenset({2, 3}), 1, UNMASKED),
-        (None, frozenset({0, 1, 2}), frozenset({3}), 1, CONTAINED),
-        ({}, None, EMPTY, 1, LARGER),
-        ({STEP: "0"}, None, EMPTY, 1, MORE),
-        ({STEP: "0"}, None, EMPTY, 2, MORE.replace("=8", "=4")),
-        (BOUND, None, EMPTY, 1, EITHER),
-        ({**BOUND, HAS: "3"}, None, EMPTY, 1, EITHER),
-        ({**BOUND, HAS: "2"}, None, EMPTY, 1, MORE),  # all that the step has
-        ({STEP: "0", TYPE: "none", HAS: "3"}, None, EMPTY, 1, UNMASKED),
-        ({STEP: "0", TYPE: "none", HAS: "3"}, frozenset({0, 1}), EMPTY, 1, MORE),
-        ({**BOUND, LIST: "0x30,0x1"}, None, EMPTY, 1, EITHER),
-        ({**BOUND, LIST: "0x7"}, None, EMPTY, 1, UNMASKED),
-        ({**BOUND, LIST: "0x7", HAS: "2"}, None, EMPTY, 1, MORE),
-        ({STEP: "0", JOB: "7"}, None, frozenset({6}), 1, GRES),
-        ({STEP: "0", JOB: "8"}, None, frozenset({6}), 1, MORE),
-        (BOUND, None, frozenset({6}), 1, EITHER.rpartition(", ")[2]),
-        ({**BOUND, JOB: "8"}, frozenset(range(6)), frozenset({6}), 1, MORE),
+        ({}, None, EMPTY, UNMASKED),
+        ({}, frozenset({0, 1}), EMPTY, CONTAINED),
+        ({}, frozenset({0, 1, 2}), EMPTY, UNMASKED),
+        ({}, frozenset({0, 1, 2}), frozenset({2, 3}), UNMASKED),
+        ({}, frozenset({0, 1, 2}), frozenset({3}), CONTAINED),
+        (OF_A_SHELL, None, EMPTY, Slurm.more_cpus),
+        (OF_A_TASK, frozenset({0, 1}), frozenset({3}), Slurm.more_cpus),
     ],
-)  # fmt: skip
+)
 def test_the_cure_is_of_who_has_set_the_mask(
-    slurm: dict[str, str] | None, group: CpuSet | None, near: CpuSet, tasks: int, cure: str
+    environ: dict[str, str], group: CpuSet | None, near: CpuSet, cure: str
 ) -> None:
-    environ = {} if slurm is None else (OF_A_TASK if STEP in slurm else OF_A_SHELL) | slurm
-    assert wider(machine(8, 2, group), environ, tasks, near) == cure
+    assert wider(machine(8, 2, group), environ, near) == cure
 
 
 def test_the_line_of_a_rank_counts_its_cores_and_names_its_host() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spawnlaunch.base.cpuset import EMPTY, CpuSet
 from spawnlaunch.binding import claims
-from spawnlaunch.binding.claims import TaskView, is_own_mask, step_devices
+from spawnlaunch.binding.claims import TaskView, is_private_mask, step_devices
 from spawnlaunch.binding.cores import Core, usable_cores
 from spawnlaunch.binding.plan import locality, memory_beside, plan
 from spawnlaunch.cli.values import DEFAULT, LIST, NAMES, NONE, Policy
@@ -121,7 +121,7 @@ def test_a_task_with_a_mask_of_its_own_or_without_a_device_divides_by_rank(
 ) -> None:
     node, devices = situation
     for rank in range(size):
-        mine = TaskView(rank, own_mask=True)
+        mine = TaskView(rank, has_private_mask=True)
         alone = claims.of_task(node, usable(node), Visible(devices, "", ()), size, mine)
         own = devices[rank % len(devices)]
         assert [claim.cpus for claim in alone.all] == [near(node, own) or node.cpus_allowed]
@@ -194,7 +194,7 @@ def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
         cpus_allowed=frozenset(allowed), cpus_cgroup=None if group is None else frozenset(group)
     )
     listed = of_slurm("masks", SLURM_CPU_BIND_LIST=masks or "")
-    assert is_own_mask(node, listed, rank, size) == own
+    assert is_private_mask(node, listed, rank, size) == own
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_threads_are_the_part_of_the_cores_that_a_rank_has_for_itself(
     for seen in (Visible((), "", ()), Visible(situation.visible, "", ())):
         for binding in plan(node, seen, ranks, Policy(NONE, threads=threads)).bindings:
             assert binding.threads == (threads or max(1, cores // ranks))
-        alone = TaskView(0, own_mask=True)
+        alone = TaskView(0, has_private_mask=True)
         (own,) = plan(node, seen, ranks, Policy(NONE), task=alone).bindings
         assert own.threads == cores
         for name in NAMES:

@@ -124,7 +124,7 @@ def test_shares_are_alone_where_they_can_be_and_leave_no_core(
         assert share.cores
         assert all(core.cpus and core.cpus <= claim for core in share.cores)
     if can_all_have_one(cores, claims):
-        assert all(share.is_alone for share in shares)
+        assert all(share.is_exclusive for share in shares)
         got = [(*core[1:], min(core.cpus) % 100) for share in shares for core in share.cores]
         assert len(got) == len(set(got)) == sum(any(c.cpus & d for d in claims) for c in cores)
 
@@ -140,7 +140,7 @@ def test_no_core_is_with_a_richer_group_that_a_poorer_one_could_have(
 ) -> None:
     cores, claims = situation
     shares = share_out([*map(Claim, claims)], cores)
-    if not all(share.is_alone for share in shares):
+    if not all(share.is_exclusive for share in shares):
         return
     have = {
         claim: sum(len(s.cores) for c, s in zip(claims, shares, strict=True) if c == claim)

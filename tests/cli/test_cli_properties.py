@@ -31,7 +31,7 @@ def flag_words(draw: DrawFn) -> list[str]:
     names = st.sampled_from([*flags.SPELLINGS])
     name = draw(names | names | names.map(lambda name: name.replace("-", "_")) | slips(names))
     flag = flags.spelt(name)
-    if flag is not None and flag.alone is not None and draw(st.integers(0, 9)):
+    if flag is not None and flag.bare_value is not None and draw(st.integers(0, 9)):
         return [name]
     value = draw(TEXTS)
     return draw(st.sampled_from([[name, value], [f"{name}={value}"]]))

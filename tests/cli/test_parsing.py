@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.cli import flags, parsing, slips
+from spawnlaunch.cli import flags, parsing, slips, torchrun
 from spawnlaunch.cli.flags import Program
-from spawnlaunch.cli.torchrun import names
 from tests.support.launching import WORKERS, clean_environ, launch, run
 from tests.support.processes import until
 from tests.support.watching import launched
@@ -157,7 +156,7 @@ def test_a_flag_of_another_launcher_is_answered_by_what_to_type_for_it(words: st
 
 
 def test_every_flag_of_another_launcher_is_none_of_ours():
-    assert [name for name in slips.OF_OTHERS if names.flag(name)] == []
+    assert [name for name in slips.OF_OTHERS if torchrun.flag(name)] == []
 
 
 @pytest.mark.parametrize("flags", ["--nproc 2", "--nproc 2 --"])
@@ -194,7 +193,7 @@ def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "completion", "m", "no_python"}
-    not_typed = {"given", "sources", "notes", "prefix_template"}
+    not_typed = {"typed_flags", "sources", "notes"}
     fields = {*flags.Request._field_defaults} - not_typed
     assert {flag.field for flag in flags.FLAGS} - no_field == fields
 

@@ -31,7 +31,7 @@ BESIDE = {
     "cli/programs.py": "the names of those programs as words of ours",
     "calling": "spawnlaunch.launch, called from Python",
     "api.py": "spawnlaunch.launch, called from Python",
-    "cli/torchrun": "a name of torchrun's or another launcher's is typed or exported",
+    "cli/torchrun.py": "a name of torchrun's or another launcher's is typed or exported",
     "distributed_launch.py": "python -m spawnlaunch.distributed_launch",
     "cli/manual.py": "--help, --version and --completion",
 }

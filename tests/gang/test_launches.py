@@ -112,7 +112,7 @@ def test_workers_have_the_users_limit_of_files_though_more_nodes_meet(launchers:
     limited = ("sh", "-c", f'ulimit -S -n {SOFT} && exec "$@"', "sh", *LAUNCHER)
     for rank in range(MANY):
         image = () if rank else ("--preload", "json")
-        flags = ("--nnodes", MANY, "--node-rank", rank, "--no-prefix", *image)
+        flags = ("--nnodes", MANY, "--node-rank", rank, "--prefix=never", *image)
         launchers.start(f"{rank}", *flags, script, command=limited)
     assert set(launchers.statuses().values()) == {0}, launchers.said("0")
     outputs = [(launchers.directory / f"{rank}.out").read_text() for rank in range(MANY)]

@@ -35,7 +35,7 @@ def a_preloaded_image_opens_no_device(machine: Machine) -> Figures:
     backend, device = ("nccl", "own") if "NCCL" in machine.has else ("gloo", "cpu")
     script = (machine.script("reduce"), backend, device, "200")
     launcher = machine.start(
-        *("-m", "spawnlaunch", "--no-prefix", "--nproc", "1", "--preload", "torch", *script)
+        *("-m", "spawnlaunch", "--prefix=never", "--nproc", "1", "--preload", "torch", *script)
     )
     assert launcher.stdout.readline() == "round\n"  # the worker has met, so the image is whole
     image = _image(launcher.pid)
@@ -61,7 +61,7 @@ def a_preloaded_image_opens_no_device(machine: Machine) -> Figures:
 def a_rank_that_is_killed_in_nccl_ends_all(machine: Machine) -> Figures:
     """A rank dies between all-reduces of NCCL: the launch ends with its status, and in time."""
     launcher = machine.start(
-        *("-m", "spawnlaunch", "--no-prefix", "--nproc", str(len(machine.devices))),
+        *("-m", "spawnlaunch", "--prefix=never", "--nproc", str(len(machine.devices))),
         *(machine.script("reduce"), "nccl", "own", "1000000"),
     )
     assert launcher.stdout.readline() == "round\n"

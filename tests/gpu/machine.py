@@ -119,7 +119,7 @@ class Machine:
 
     def launch(self, *words: str, **more: str | None) -> Ended:
         """Run the launcher with these words."""
-        return self.run("-m", "spawnlaunch", "--no-prefix", *words, **more)
+        return self.run("-m", "spawnlaunch", "--prefix=never", *words, **more)
 
     def script(self, name: str) -> str:
         """The path of a worker's script."""

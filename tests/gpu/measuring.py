@@ -37,7 +37,7 @@ def the_bench_all_reduces_over_nccl(machine: Machine) -> Figures:
 def top_agrees_with_nvidia_smi(machine: Machine) -> Figures:
     """Device memory of a rank that holds two GiB, as `top` and nvidia-smi say."""
     launcher = machine.start(
-        *("-m", "spawnlaunch", "--no-prefix", "--nproc", "1", machine.script("hold"))
+        *("-m", "spawnlaunch", "--prefix=never", "--nproc", "1", machine.script("hold"))
     )
     try:
         holder = int(launcher.stdout.readline())

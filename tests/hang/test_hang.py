@@ -78,7 +78,7 @@ def end(one: Launch) -> None:
     "words",
     [
         pytest.param((STUCK,), marks=needs_line, id="its Python does"),
-        ("--no-prefix", STUCK, "register"),
+        ("--prefix=never", STUCK, "register"),
         # Also of ranks that are not shown.
         pytest.param(("--ranks-filter", 0, STUCK, "register"), marks=pytest.mark.full),
         pytest.param(("--preload", "json", STUCK), marks=pytest.mark.full),
@@ -186,7 +186,7 @@ def test_what_a_rank_says_while_it_tells_its_stacks_is_shown(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "flags",
-    mostly_full(["--ranks-filter=1", "--redirects=3", "--no-prefix"]),
+    mostly_full(["--ranks-filter=1", "--redirects=3", "--prefix=never"]),
 )
 def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: str, tmp_path: Path):
     """Rank 0 speaks all the time, wherever that goes; rank 1 never does."""

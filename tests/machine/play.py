@@ -255,7 +255,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
     except Exception as error:
         if not isinstance(error, OSError):
             process.kernel.tracebacks.append(traceback.format_exc())
-        return say.fatal(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
+        return say.fatal(error, report=lambda *how: unable.tell(argv, ENVIRON, *how))
 
 
 def _happens(played: Played, fault: Fault) -> None:

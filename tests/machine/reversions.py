@@ -39,10 +39,11 @@ LATER = "machine.running_s()", "machine.monotonic()"
 REVERSIONS = (
     # Time in which we could not run does not count
     _one("all deadlines run while the launch stands", "freeze",
-         "base.events:Loop._count", "machine.exclude(self._seen - seen - counts_s)", "pass"),
+         "base.events:Loop._count", "machine.exclude(self._read_at_s - before_s - counts_s)",
+         "pass"),
     _one("a gap counts that is neither in a wait nor in a call", "freeze",
-         "base.events:Loop.turn", "self._count()", "self._seen = machine.running_s()",
-         "base.events:Loop.turn", "machine.running_s() > self._seen + LATE_S", "False"),
+         "base.events:Loop.turn", "self._count()", "self._read_at_s = machine.running_s()",
+         "base.events:Loop.turn", "machine.running_s() > self._read_at_s + LATE_S", "False"),
     _one("the grace runs while all stands", "freeze",
          "base.events:Loop.alarm",
          "machine.monotonic if always else machine.running_s", "machine.monotonic"),

@@ -89,7 +89,6 @@ OF_PARTS = {
     "run/test_shared_paths gang/test_log_places messages/test_messages",
     "output/": "output/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "gang/server": "gang/test_launches",
-    "world/managers/slurm": "binding/test_advice",
     "world/refusals": "calling/test_scripts",
     **{
         f"{room}/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "

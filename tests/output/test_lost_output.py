@@ -76,7 +76,7 @@ def test_what_is_lost_shows_in_the_status_unless_workers_fail(
 def test_a_full_disk_ends_a_log_file_and_not_the_worker(nproc: int, tmp_path: Path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "stdout.log").symlink_to("/dev/full")
-    done = shell("", "--nproc", nproc, "--no-prefix", "--log-dir", tmp_path / "{rank}", *SPEAK)
+    done = shell("", "--nproc", nproc, "--prefix=never", "--log-dir", tmp_path / "{rank}", *SPEAK)
     assert done.returncode == os.EX_IOERR
     assert by_workers(done.stdout) == ["said by 0", "said by 1"][:nproc]
     assert f"cannot write to {tmp_path}/0/stdout.log: {FULL};" in done.stderr

@@ -60,7 +60,7 @@ def kept(directory: Path) -> dict[str, str]:
         [
             (("--nproc", 2), {0: "[0] ", 1: "[1] "}),
             (("--nproc", 1), {0: ""}),
-            (("--nproc", 2, "--no-prefix"), {0: "", 1: ""}),
+            (("--nproc", 2, "--prefix=never"), {0: "", 1: ""}),
             ((*NODE_1, "--nproc", 2), {2: f"[{HERE}:2] ", 3: f"[{HERE}:3] "}),
             ((*NODE_1, "--nproc", 1), {1: f"[{HERE}:1] "}),
         ],
@@ -139,7 +139,7 @@ def test_what_the_other_stream_says_while_a_bar_stands_begins_below_it():
 
 
 BOTH = (("stdout", "said"), ("stderr", "also"))
-OF_NODE_1 = (*NODE_1, "--no-prefix")
+OF_NODE_1 = (*NODE_1, "--prefix=never")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ OF_NODE_1 = (*NODE_1, "--no-prefix")
     ],
 )
 def test_files_keep_what_flags_name(flags, place: str, shown, files, tmp_path: Path):
-    words = ("--nproc", 2, "--no-prefix", "--log-dir", tmp_path / place, "--rdzv-id", "run")
+    words = ("--nproc", 2, "--prefix=never", "--log-dir", tmp_path / place, "--rdzv-id", "run")
     done = as_users_do(*words, *flags, *SPEAK)
     assert said(done.stdout) == [f"said by {rank}" for rank in shown], done.stderr
     assert kept(tmp_path) == {

@@ -40,7 +40,7 @@ class Round(NamedTuple):
 
     def flags(self, logs: Path) -> list[str]:
         flags = ["--nproc", str(len(self.tee)), "--grace", self.grace]
-        flags += [] if self.prefix else ["--no-prefix"]
+        flags += [] if self.prefix else ["--prefix=never"]
         for flag, streams in (("--redirects", self.redirects), ("--tee", self.tee)):
             by_rank = ",".join(f"{self.letter}{rank}:{n}" for rank, n in enumerate(streams))
             one_for_all = len(set(streams)) == 1

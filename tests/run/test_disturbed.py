@@ -25,7 +25,7 @@ def package(tmp_path: Path) -> Path:
 def of_package(package: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     """The launcher of that copy, and its environment."""
     environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    return (sys.executable, "-m", "spawnlaunch", "--no-prefix"), environ
+    return (sys.executable, "-m", "spawnlaunch", "--prefix=never"), environ
 
 
 def remove(package: Path, _scratch: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_fault_anywhere_in_the_guard_leaves_nothing_behind(n: int, always: boo
             assert always or n == 1 or "MemoryError" in one.stderr  # the first is before all
 
 
-@pytest.mark.parametrize("preload", mostly_full(["--preload=json", "--no-prefix"]))
+@pytest.mark.parametrize("preload", mostly_full(["--preload=json", "--prefix=never"]))
 def test_a_guard_that_may_open_no_more_files_leaves_nothing_behind(preload: str, tmp_path: Path):
     result = tmp_path / "result.json"
     words = ("--nproc", 2, "--grace", 1, "--result", result, preload)

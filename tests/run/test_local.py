@@ -127,7 +127,9 @@ def test_so_does_a_program(tmp_path):
     show = tmp_path / "show"
     show.write_text('#!/bin/sh\necho "$@"\n')
     show.chmod(0o755)
-    done = launch("--nproc", 2, "--no-prefix", "--local-rank-arg=hyphen", "--no-python", show, "a")
+    done = launch(
+        "--nproc", 2, "--prefix=never", "--local-rank-arg=hyphen", "--no-python", show, "a"
+    )
     assert sorted(done.stdout.splitlines()) == ["--local-rank=0 a", "--local-rank=1 a"]
 
 

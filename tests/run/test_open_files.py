@@ -40,7 +40,8 @@ def test_the_limit_is_raised_wherever_the_launcher_counts_on_it(tmp_path: Path):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = 66  # eight workers, whose streams are shown and kept, need 8 * 5 + 32
     with launched(
-        "--nproc", 8, "--no-prefix", "--tee", 3, "--log-dir", tmp_path, script, directory=tmp_path,
+        *("--nproc", 8, "--prefix=never", "--tee", 3, "--log-dir", tmp_path, script),
+        directory=tmp_path,
         preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
     ) as one:  # fmt: skip
         assert one.status() == 0, one.stderr

@@ -112,7 +112,7 @@ SOON = (
 def test_an_image_that_gives_no_workers_for_a_restart_is_named(image: str, tmp_path: Path):
     """One that is silent for long is killed: nothing that it may fork comes to another attempt."""
     words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
-    command = (sys.executable, "-c", SOON, "--no-prefix") if image == "is silent" else LAUNCHER
+    command = (sys.executable, "-c", SOON, "--prefix=never") if image == "is silent" else LAUNCHER
     with launched(*words, FAMILY, "--", "stay", directory=tmp_path, command=command) as one:
         one.read_until(2)
         asked, worker = one.workers[0], one.workers[1]

@@ -17,7 +17,7 @@ QUICK = {
     WAYS[0]: ((False, False, True), OUT_AND_IN, ALL), WAYS[1]: (ALL,), WAYS[2]: (ALL,),
     WAYS[3]: (OUT_AND_IN,),
 }  # fmt: skip
-LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--quiet", "--no-prefix")
+LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--quiet", "--prefix=never")
 # What is no ASCII: its bytes, read as the numbers of signals, would end the launch.
 SPEAK = """
 import os, sys

@@ -22,7 +22,7 @@ FAMILY = WORKERS / "family.py"
 GLOO = "terminate called without an active exception"
 NEW_NAME = r"\d{8}T\d{6}Z-[0-9a-f]{8}"  # of a launch, in the name of its log directory
 # Without prefixes: most tests look at what workers print as they printed it.
-LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
+LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--prefix=never")
 # sitecustomize.py: a thread that takes signals, as it has blocked none.
 THREAD = "import _thread, time\n_thread.start_new_thread(time.sleep, (1e6,))\n"
 
@@ -35,7 +35,7 @@ BARE = (
     "from spawnlaunch.__main__ import launch\n"
     "sys.exit(launch())\n"
 )
-WITHOUT_GUARD = (sys.executable, "-c", BARE, "--no-prefix")
+WITHOUT_GUARD = (sys.executable, "-c", BARE, "--prefix=never")
 
 # Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it, with what silences every warning.
 SLURM_TASK = {

@@ -6,7 +6,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 PLAIN = [
     *("0", "1", "2", "3", "8", "29500", "auto", "gpu", "cpu", "none", "node", "exclusive"),
     *("localhost", "node0", "node0:29500", "[::1]:1", "host", "c10d", "static", "json", "on"),
-    *("0:3,1:1", "r9:3", "0-3", "0-1:2-3", "0-31:2/8", "0xff,0xff00", "first-per-l3", "2.5"),
+    *("0:3,1:1", "r9:3", "0-3", "0-1:2-3", "0xff,0xff00", "first-per-l3", "2.5"),
     *("torch,numpy", "kill", "dump", "hyphen", "logs", "node[0-3]", "2(x3),1", "a.py", "-m"),
 ]
 NUMBERS = [

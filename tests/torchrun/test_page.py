@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from spawnlaunch.cli.torchrun import names
+from spawnlaunch.cli import torchrun
 from tests.support.launching import ROOT
 from tests.support.required import require_packages
 
@@ -51,4 +51,4 @@ def test_every_variable_that_torchrun_reads_is_in_the_table():
 
 def test_names_are_cut_short_among_all_of_torchruns():
     long_names = {name for name in flags_of_torch() if name.startswith("--")}
-    assert {*names.TORCHRUN} - {"--help"} == long_names
+    assert {*torchrun.TORCHRUN} - {"--help"} == long_names

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.cli.flags import Program, Request
-from spawnlaunch.cli.torchrun import local_rank, names
+from spawnlaunch.cli import torchrun
 from tests.support.launching import LAUNCHER, clean_environ, explain, launch, run
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 
-OLD = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--no-prefix")
+OLD = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--prefix=never")
 DECLARES = (
     'import argparse\np = argparse.ArgumentParser()\np.add_argument("{}", type=int, default=0)\n'
 )
@@ -30,39 +29,11 @@ def script(directory: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("command", "status", "name", "kind"),
-    [
-        (LAUNCHER, 0, "--local_rank", "underscore"),
-        (LAUNCHER, 0, "--local-rank", "hyphen"),
-        (OLD, 2, "--local_rank", "underscore"),  # which adds the other spelling
-    ],
-)
-def test_a_script_that_declares_what_it_is_not_given_is_told_what_to_type(
-    command, status, name, kind, tmp_path
-):
-    words = (*command, "--quiet", "--nproc-per-node", 2)
-    file = script(tmp_path, DECLARES.format(name) + PRINTS)
-    done = run(*words, file)
-    assert (done.returncode, done.stdout.split()) == (status, [] if status else ["0", "0"])
-    assert f"use --local-rank-arg {kind}\n" in done.stderr
-    done = run(*words, "--local-rank-arg", kind, file)
-    assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
-
-
 def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bundled_loop():
     done = run(*OLD, "--nproc_per_node=2")
     assert done.returncode == 2
     assert "no script is named" in done.stderr
     assert done.stderr.endswith("run python -m spawnlaunch --nproc 2\n")
-
-
-def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
-    text = DECLARES.format("--local_rank") + "import os; os.environ['LOCAL_RANK']"
-    request = Request(program=Program("script", "x.py", ()), python="python")
-    assert list(local_rank.advice(request, text)) == []
-    assert list(local_rank.advice(request, text.replace("LOCAL_RANK", "")))
 
 
 @pytest.mark.full
@@ -73,7 +44,6 @@ def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
         (("--log-dir", "/dev/null", "--redirects", 3, "--tee", 1), {}, "and all is shown\n"),
         (("--rdzv-conf", "'join_timeout=60,a=1,b=2'"), {}, "--rdzv-conf a, b:"),
         (("--duplicate-stdout-filters", "loss"), {}, "grep"),
-        ((), {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}, "--hang-timeout"),
         ((), {"MASTER_PORT": "{busy}"}, "MASTER_PORT {busy} is in use"),
         (("--nproc-per-node", 2), {**POD, "MASTER_ADDR": "localhost", "RANK": "1"},
          "; unset RANK WORLD_SIZE;"),
@@ -130,8 +100,8 @@ def test_ranks_in_the_environment_are_taken_for_a_pods_which_each_launcher_says(
 @pytest.mark.parametrize(
     ("typed", "environ"),
     [
-        (("--nproc_per_node=2", "--no-prefix"), {"PET_NPROC_PER_NODE": "many"}),
-        (("--no-prefix",), {"PET_NPROC_PER_NODE": "2"}),
+        (("--nproc_per_node=2", "--prefix=never"), {"PET_NPROC_PER_NODE": "many"}),
+        (("--prefix=never",), {"PET_NPROC_PER_NODE": "2"}),
     ],
 )
 def test_a_line_to_type_says_all_that_was_typed_and_exported(typed, environ, tmp_path):
@@ -165,4 +135,4 @@ def test_a_prefix_always_never_or_where_there_are_several_ranks(flags, said):
     ],
 )
 def test_names_are_read_joined_and_cut_short(word, read):
-    assert names.split(word) == read
+    assert torchrun.split(word) == read

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.cli.torchrun import variables
+from spawnlaunch.cli import torchrun
 from spawnlaunch.world import managers
 from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.pods import Kubeflow
@@ -38,9 +38,9 @@ def test_the_variable_of_each_row_is_one_that_its_manager_needs() -> None:
 
 
 def test_torchruns_variables_know_kubeflows_pods_and_what_is_found_before_them() -> None:
-    assert set(variables.POD) == set(Kubeflow.needs)
+    assert set(torchrun.POD) == set(Kubeflow.needs)
     known = [variable for variable, _, _ in managers.ORDER]
-    assert list(variables.CLOSER) == known[: known.index("PET_NNODES")]
+    assert list(torchrun.CLOSER) == known[: known.index("PET_NNODES")]
 
 
 @pytest.mark.parametrize("manager", MANAGERS, ids=lambda manager: manager.name)

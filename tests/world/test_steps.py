@@ -2,7 +2,6 @@
 
 import random
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 
@@ -25,22 +24,19 @@ def derived(flags: str, environ: dict[str, str]) -> World | str:
         return str(error)
 
 
-def random_step(generator: random.Random, file: Path) -> list[dict[str, str]]:
+def random_step(generator: random.Random) -> list[dict[str, str]]:
     """What srun gives each task: uneven nodes, any distribution, of up to three components."""
     names = [f"n{number:02d}" for number in generator.sample(range(12), generator.randint(1, 5))]
     count = generator.choice([1, 1, 2, 3]) if len(names) > 2 else 1
     components = [sorted(names[i::count]) for i in range(count)]
-    how = generator.choice(["block", "cyclic", "arbitrary"])
+    how = generator.choice(["block", "cyclic"])
     hosts: list[str] = []
     for nodes in components:
         slots = [[node] * generator.choice([1, 1, 2, 4]) for node in nodes]
         ranks = [host for slot in slots for host in slot]
         if how == "cyclic":
             ranks = [slot[i] for i in range(4) for slot in slots if i < len(slot)]
-        if how == "arbitrary":
-            generator.shuffle(ranks)
         hosts += ranks
-    file.write_text("\n".join(hosts))
     nodes = sorted(names)
     runs = [(n, len([*same])) for n, same in groupby(hosts.count(node) for node in nodes)]
     common = {
@@ -48,7 +44,6 @@ def random_step(generator: random.Random, file: Path) -> list[dict[str, str]]:
         "SLURM_STEP_NUM_NODES": str(len(nodes)), "SLURM_DISTRIBUTION": how,
         "SLURM_STEP_NODELIST": f"n[{','.join(node[1:] for node in nodes)}]",
         "SLURM_STEP_TASKS_PER_NODE": ",".join(f"{n}(x{times})" for n, times in runs),
-        "SLURM_HOSTFILE": str(file),
     }  # fmt: skip
     if count > 1:
         word = generator.choice(["PACK", "HET"])
@@ -71,10 +66,10 @@ def random_step(generator: random.Random, file: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("steps", mostly_full([60, 1000]))
 def test_all_ranks_of_a_random_step_agree_or_rank_0_says_where_it_is(
-    steps: int, tmp_path: Path
+    steps: int,
 ) -> None:
     for seed in range(steps):
-        tasks = random_step(random.Random(seed), tmp_path / "hosts")
+        tasks = random_step(random.Random(seed))
         said = f"seed {seed}: {tasks}"
         first, *others = (derived("", task) for task in tasks)
         if isinstance(first, str):  # only it can know, where each component has its own
@@ -88,28 +83,11 @@ def test_all_ranks_of_a_random_step_agree_or_rank_0_says_where_it_is(
         assert len({(world.master_port, world.run_id) for world in worlds}) == 1, said
 
 
-@pytest.mark.parametrize(
-    ("hosts", "master"),
-    [
-        ("node2 node1 node2", "node2"),
-        ("node2*1,node1 node2", "node2"),
-        ("node1 node1 node2", None),  # it is not what srun went by
-        ("node2", None),
-    ],
-)
-def test_a_host_file_counts_where_it_fits_the_step(
-    hosts: str, master: str | None, tmp_path: Path
-) -> None:
-    (tmp_path / "hosts").write_text(hosts.replace(" ", "\n"))
-    environ = SLURM_TASK | {
-        "SLURM_STEP_NODELIST": "node[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1,2",
-        "SLURM_DISTRIBUTION": "arbitrary", "SLURM_HOSTFILE": str(tmp_path / "hosts"),
-    }  # fmt: skip
-    if master:
-        assert resolve("", environ).world.master_addr == master
-    else:
-        with pytest.raises(UsageError, match="use --master-addr"):
-            resolve("", environ)
+def test_an_arbitrary_distribution_needs_the_host_of_rank_0() -> None:
+    environ = SLURM_TASK | {"SLURM_DISTRIBUTION": "arbitrary"}
+    with pytest.raises(UsageError, match=r"may be on any host of the step; use --master-addr"):
+        resolve("", environ)
+    assert resolve("--master-addr node2", environ).world.master_addr == "node2"
 
 
 @pytest.mark.parametrize("flags", ["", "--nproc 2 --standalone"])

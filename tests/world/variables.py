@@ -3,9 +3,7 @@
 import re
 from pathlib import Path
 
-from spawnlaunch.cli import parsing
-from spawnlaunch.cli.torchrun import names as of_torchrun
-from spawnlaunch.cli.torchrun.variables import variable
+from spawnlaunch.cli import parsing, torchrun
 from tests.support.launching import FOREIGN
 
 HERE = Path(parsing.__file__).parent.parent
@@ -23,8 +21,7 @@ def variables(package: Path) -> list[str]:
 NAMES = sorted(
     {
         *variables(HERE / "world"),
-        *(name for name in variables(HERE / "cli/torchrun") if name.startswith("TORCH")),
-        *map(variable, of_torchrun.TORCHRUN),
+        *map(torchrun.variable, torchrun.TORCHRUN),
     }
 )
 # Read outside of world. Where Python, the loader or a shell read them too, they are left alone.

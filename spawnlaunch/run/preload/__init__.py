@@ -109,7 +109,7 @@ class Image:
         poller, until = machine.poll(), machine.running_s() + ANSWER_S
         poller.register(self._socket, event)
         while not events.patient_poll(poller, decisions.STOPPED_S):
-            if machine.running_s() > until or events.COME_BACK in machine.remembered:
+            if machine.running_s() > until or events.WATCHDOG in machine.remembered:
                 raise TimeoutError
             if proc.is_stopped(self.pid):
                 say.say([f"the image (pid {self.pid}) was stopped: continued it"])

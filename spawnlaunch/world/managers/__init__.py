@@ -48,7 +48,7 @@ STARTERS = {
 }
 
 
-def around(environ: identity.Environ) -> list[identity.Manager]:
+def mentioned(environ: identity.Environ) -> list[identity.Manager]:
     """The managers with their variable of ORDER set, innermost first; others may be missing."""
     return [
         load(module, name)(environ) for variable, module, name in ORDER if environ.get(variable)
@@ -57,7 +57,7 @@ def around(environ: identity.Environ) -> list[identity.Manager]:
 
 def detect(environ: identity.Environ) -> list[identity.Manager]:
     """The managers with all needed variables set, the innermost first."""
-    return [manager for manager in around(environ) if manager.is_present()]
+    return [manager for manager in mentioned(environ) if manager.is_present()]
 
 
 def load(module: str, name: str) -> type[identity.Manager]:

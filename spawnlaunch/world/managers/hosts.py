@@ -84,8 +84,8 @@ class GridEngine(HostList):
         return all(map(self.environ.get, self.needs))
 
     def nnodes(self) -> identity.Fact | None:
-        alone = identity.Fact(1, "no parallel environment (PE_HOSTFILE)")
-        return super().nnodes() or (None if self.environ.get("PE_HOSTFILE") else alone)
+        single = identity.Fact(1, "no parallel environment (PE_HOSTFILE)")
+        return super().nnodes() or (None if self.environ.get("PE_HOSTFILE") else single)
 
     def job(self) -> identity.Fact | None:
         """The job's number, with the task's in an array: all tasks of an array share JOB_ID."""
@@ -117,10 +117,10 @@ class Lsf(HostList):
 
     def job(self) -> identity.Fact | None:
         """The job's number, and the task's number in an array (LSB_JOBINDEX=0: no array)."""
-        found = [
+        names = [
             n for n in ("LSB_JOBID", "LSB_JOBINDEX") if self.environ.get(n, "") not in ("", "0")
         ]
-        return identity.Fact(".".join(self.environ[name] for name in found), ".".join(found))
+        return identity.Fact(".".join(self.environ[name] for name in names), ".".join(names))
 
     def launcher_flags(self) -> tuple[str, ...]:
         return ()

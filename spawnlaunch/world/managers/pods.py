@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spawnlaunch.base import errors
 from spawnlaunch.cli import values
 from spawnlaunch.world import identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Kubeflow(identity.Manager):
@@ -72,12 +70,12 @@ class Platform(identity.Manager):
         return super().is_present() and identity.RUN_ID not in self.environ
 
     def local_rank(self) -> identity.Fact | None:
-        return super().local_rank() or self._if_alone(0)
+        return super().local_rank() or self._if_single(0)
 
     def local_world_size(self) -> identity.Fact | None:
-        return super().local_world_size() or self._if_alone(1)
+        return super().local_world_size() or self._if_single(1)
 
-    def _if_alone(self, value: int) -> identity.Fact | None:
+    def _if_single(self, value: int) -> identity.Fact | None:
         """Return `value` for one process per container, which has no local variables."""
         if self.environ.get("LOCAL_RANK") or self.environ.get("LOCAL_WORLD_SIZE"):
             return None

@@ -23,15 +23,15 @@ class Mpi(identity.Manager):
         """
         environ, size, here = self.environ, self.world_size(), self.local_world_size()
         is_known = environ.get(slurm.JOB_ID) and environ.get(slurm.JOB_NODELIST)
-        is_alone = size and here and size.value == here.value  # the one node may be any of the job
-        if not is_known or is_alone or environ.get(slurm.HET_SIZE):
+        is_single = size and here and size.value == here.value  # the one node may be any of the job
+        if not is_known or is_single or environ.get(slurm.HET_SIZE):
             return None
         return slurm.first_of(slurm.JOB_NODELIST, environ)
 
     def node_0_host(self) -> identity.Fact | None:
         return self.rank_0_host()
 
-    def own_host(self) -> identity.Fact | None:
+    def host_name(self) -> identity.Fact | None:
         """This host's name, not SLURMD_NODENAME: Hydra hands that on from mpirun's host."""
         return identity.Fact(os.uname().nodename, "its host name")
 
@@ -86,8 +86,8 @@ class Hydra(Mpi):
 
         Inside a Slurm job each mpiexec starts one step, in which srun starts the proxies.
         """
-        is_alone = self.environ["PMI_SIZE"] == self.environ["MPI_LOCALNRANKS"]
-        pid = proc.nearest((self.proxy,)) if is_alone else None
+        is_single = self.environ["PMI_SIZE"] == self.environ["MPI_LOCALNRANKS"]
+        pid = proc.nearest((self.proxy,)) if is_single else None
         if pid is None:
             return slurm.job_and_step(self.environ)
         return identity.Fact(

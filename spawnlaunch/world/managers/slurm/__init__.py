@@ -22,7 +22,6 @@ import os
 from contextlib import suppress
 
 from spawnlaunch.base import cpuset, errors, reading
-from spawnlaunch.cli import values
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers.slurm import lists
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from spawnlaunch.cli import flags
-    from spawnlaunch.node import hardware
 
     T = TypeVar("T")
 
@@ -57,13 +55,9 @@ NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 NEEDED = (JOB_ID, STEP_ID, STEP_TASKS, STEP_NODES, PROCID, LOCALID, NODEID)  # each task has these
 OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # a shell has some of these
 GRACE_S = 25.0  # below KillWait, Slurm's own time from SIGTERM to SIGKILL: 30 s by default
-HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
-RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
-MASKS = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")  # of its tasks here
+MASKS, KIND_OF_MASKS = "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE"  # of the tasks here
 STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
-CPUS_PER_TASK = "SLURM_CPUS_PER_TASK"  # what srun was asked for
-CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step has here
 MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
 DAEMON = "slurmstepd"
 NO_STEPS = ("batch", "extern", "interactive")  # slurmstepd's names of steps without ranks
@@ -152,7 +146,8 @@ def started_by() -> str:
 def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     """The first host of the list in the variable `name`."""
     return identity.Fact(
-        _read(lists.first_host, name, environ), f"first host of {name}={environ[name]}"
+        _read(lambda text: next(lists.hosts(text)), name, environ),
+        f"first host of {name}={environ[name]}",
     )
 
 
@@ -176,15 +171,16 @@ def _read(read: Callable[..., T], name: str, environ: identity.Environ, *argumen
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
-        alone = " and use --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
-        line = f"{name} cannot be read: {error}; unset {name}{alone}, or correct it"
+        # A shell of a job needs its list.
+        remedy = " and use --standalone" if name == JOB_NODELIST else ""
+        line = f"{name} cannot be read: {error}; unset {name}{remedy}, or correct it"
         raise errors.UsageError(line) from None
 
 
 class Slurm(identity.Manager):
     """A process in a Slurm job: the answers that a step and a shell share."""
 
-    has_task_variables = True
+    more_cpus = "with srun --cpu-bind=none, or in a job with more CPUs (sbatch --exclusive)"
 
     def size(self) -> tuple[identity.Fact | None, identity.Fact | None]:
         """The number of nodes and of tasks of the job, or of the step that this process is in."""
@@ -204,82 +200,49 @@ class Slurm(identity.Manager):
 
     def masks(self) -> identity.Fact | None:
         """The masks of the tasks on this node, by local rank; more tasks start the list again."""
-        _, masks, kind = (self.environ.get(name, "") for name in MASKS)
+        masks, kind = (self.environ.get(name, "") for name in (MASKS, KIND_OF_MASKS))
         parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
         with suppress(cpuset.CpuSetError):
             if sets := [*map(parse, filter(None, masks.split(",")))]:
-                return None if "ldom" in kind else identity.Fact(sets, MASKS[1])
+                return None if "ldom" in kind else identity.Fact(sets, MASKS)
         return None
-
-    def wider(self, node: hardware.Node, tasks: int, near: cpuset.CpuSet, is_free: bool) -> str:
-        """Return how to start with more CPUs than the mask has; "" where Slurm has not set it.
-
-        Slurm 22.05 binds a step with a part of a node to that part in spite of --cpu-bind=none, and
-        exports a mask: there SLURM_CPUS_ON_NODE, the step's CPUs, is no more than the mask.
-        """
-        step, of_job = (self._count(name) for name in (CPUS_ON_NODE, JOB_CPUS_PER_NODE))
-        allowed, given = node.cpus_allowed, self.masks()
-        has_more = is_free and (not step or step > len(allowed))
-        can_unbind = has_more and self.environ.get(MASKS[2], "none") != "none"
-        is_ours = any(mask <= allowed for mask in given.value) if given else can_unbind or not step
-        if has_more and not is_ours:
-            return ""
-        more = f"--cpus-per-task={len(node.cpus_online) // tasks}"
-        if can_unbind:
-            first = "" if near else f"with srun {more}, or, in a job that has more CPUs, "
-            return f"{first}with srun --cpu-bind=none"
-        if near and of_job < len(node.cpus_online):
-            return (
-                "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
-            )
-        step_too = f"with srun {more}, or " if STEP_ID in self.environ else ""
-        return f"{step_too}in a job with more cores: sbatch {more} or --exclusive"
-
-    def _count(self, name: str) -> int:
-        """The number in a variable such as `8` or `8(x2)`; 0 where it is not there."""
-        count = self.environ.get(name, "").partition("(")[0]
-        return int(count) if reading.is_number(count) else 0
 
     def default_grace_s(self) -> identity.Fact | None:
         """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
         return identity.Fact(GRACE_S, "Slurm") if self.environ.get(NODENAME) else None
 
-    def as_task(self, world: identity.World, i: int) -> dict[str, object]:
-        """Return Slurm's variables for worker `i`, as if srun had started it as a task.
-
-        They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's
-        one task and as many tasks as it has workers. None: such a task would not have the variable.
-        """
-        first, n = world.rank, world.local_world_size
-        per_node: str | None = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
-        each: int | None = n
-        if world.nnodes and n * world.nnodes != world.world_size:
-            per_node = each = None  # nodes differ in their numbers of workers, unknown here
-        ranks: dict[str, object] = {
-            PROCID: first + i,
-            LOCALID: i,
-            **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
-            "SLURM_NTASKS_PER_NODE": each,
-            **dict.fromkeys(("SLURM_TASKS_PER_NODE", STEP_TASKS_PER_NODE), per_node),
-            GLOBAL_IDS: ",".join(map(str, range(first, first + n))),
-        }
-        others: dict[str, object] = {
-            "SLURM_TASK_PID": identity.ITS_OWN_PID,
-            "SLURM_DISTRIBUTION": "block",
-            **dict.fromkeys((*MASKS, "SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
-        }
-        for name in (CPUS_PER_TASK, "SLURM_GPUS_PER_TASK"):  # of which the launcher has the node's
-            others[name] = self._count(name) // n or None
-        if world.mode == identity.LOCAL:  # in a step that may have other nodes
-            others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
-            if here := self.environ.get(NODENAME):
-                others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
-        return ranks | {name: value for name, value in others.items() if name in self.environ}
-
     def start_line(self, command: str, n: int) -> str:
-        from spawnlaunch.world.managers.slurm import srun
+        """The srun line. srun's defaults are the job's options, so the sizes are all written.
 
-        return srun.start_line(self, command, n)
+        srun ignores an --ntasks-per-node that does not fit the job's --ntasks.
+        """
+        nodes, tasks = self.size()
+        # In a step's shell: that step holds all resources of the job.
+        words = ["srun", "--overlap"] if PTY_PORT in self.environ else ["srun"]
+        if n == 1 and nodes:
+            words.append(f"--nodes={nodes.value} --ntasks={nodes.value} --ntasks-per-node=1")
+            words += self._all_of_a_node()
+        elif n == 1:
+            words.append("--ntasks-per-node=1")
+        else:
+            words.append("--kill-on-bad-exit=1")  # no launcher ends the others when a rank fails
+            if nodes and not self.has_steps:
+                words.append(f"--nodes={nodes.value} --ntasks={(tasks or nodes).value}")
+        return " ".join([*words, command])
+
+    def _all_of_a_node(self) -> list[str]:
+        """The options for all CPUs and devices that the job has on a node."""
+        words, get = [], self.environ.get
+        cpus, gpus = get("SLURM_CPUS_ON_NODE", ""), get("SLURM_GPUS_ON_NODE", "")
+        # With one of these set, a task may not ask for all CPUs that Slurm counts.
+        is_hinted = get("SLURM_HINT") or get("SLURM_THREADS_PER_CORE")
+        is_everywhere = "," not in get(JOB_CPUS_PER_NODE, ",")
+        if is_everywhere and not is_hinted and reading.is_number(cpus):
+            words.append(f"--cpus-per-task={cpus}")
+        # --gpus is the number in all: one node may have more than another.
+        if reading.is_number(gpus) and int(gpus) and not get("SLURM_GPUS"):
+            words.append(f"--gpus-per-node={gpus}")
+        return words
 
 
 class Step(Slurm):
@@ -301,10 +264,7 @@ class Step(Slurm):
     def why_silent(self, question: str) -> str:
         if question != "rank_0_host":
             return super().why_silent(question)
-        return (
-            "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, and no "
-            f"{HOSTFILE} that fits it can be read here"
-        )
+        return "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step"
 
     def local_world_size(self) -> identity.Fact | None:
         """The number of this node's ranks in SLURM_GTIDS, or this node's entry of the counts."""
@@ -317,38 +277,18 @@ class Step(Slurm):
         why = f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
         return identity.Fact(tasks, why)
 
-    def own_host(self) -> identity.Fact | None:
+    def host_name(self) -> identity.Fact | None:
         return identity.text(self.environ, NODENAME)
 
     def rank_0_host(self) -> identity.Fact | None:
-        """The host of task 0: that of node 0, except under an arbitrary distribution.
+        """The host of task 0: that of node 0; None under an arbitrary distribution.
 
         Each component of a heterogeneous step has its own distribution, so that not all tasks know
         that of task 0. They all use node 0; task 0, which knows its own host, checks that in
-        `master`. Under an arbitrary distribution it is the first host of SLURM_HOSTFILE, if srun
-        used that: `srun -w` overrules it. All tasks must come to the same host, so each compares
-        the whole file with the whole step.
+        `master`.
         """
-        environ, size = self.environ, self.world_size()
-        is_arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
-        if not is_arbitrary or environ.get(HET_SIZE):
-            return self.node_0_host()
-        most = min(size.value, lists.MAX_HOSTS) if size else 0
-        tasks_in_file: dict[str, int] = {}
-        for name in lists.hosts_of_tasks(environ.get(HOSTFILE, ""), most):
-            tasks_in_file[name] = tasks_in_file.get(name, 0) + 1
-        if not tasks_in_file or tasks_in_file != self._tasks_by_node():
-            return None
-        first = next(iter(tasks_in_file))
-        return identity.Fact(first, f"first host of {HOSTFILE} (arbitrary distribution)")
-
-    def _tasks_by_node(self) -> dict[str, int]:
-        """The number of tasks of the step on each of its nodes."""
-        if not self.environ.get(STEP_TASKS_PER_NODE):
-            return {}
-        runs = _read(lambda text: [*lists.runs(text)], STEP_TASKS_PER_NODE, self.environ)
-        each = (tasks for tasks, times in runs for _ in range(times))
-        return dict(zip(hosts_of(STEP_NODELIST, self.environ), each, strict=False))
+        is_arbitrary = self.environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+        return None if is_arbitrary and not self.environ.get(HET_SIZE) else self.node_0_host()
 
     def node_0_host(self) -> identity.Fact | None:
         """The host of SLURM_NODEID 0: the first of the step's list.
@@ -376,17 +316,6 @@ class Step(Slurm):
 
     def job(self) -> identity.Fact | None:
         return job_and_step(self.environ)
-
-    def reserved_port(self) -> identity.Fact | None:
-        """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
-        port = self.environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
-        if not port:
-            return None
-        if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
-            raise errors.UsageError(
-                f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; use --master-port N"
-            )
-        return identity.Fact(int(port), RESERVED_PORTS)
 
 
 class Shell(Slurm):

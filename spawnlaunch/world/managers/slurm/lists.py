@@ -19,121 +19,84 @@ The tasks per node follow the node list, not the ranks; equal neighbours are wri
 
     2(x3),1                  2 tasks on nodes 0, 1 and 2; 1 task on node 3
 
-The file of SLURM_HOSTFILE has a host for each task, in the order of ranks:
-
-    # who sits where         a comment, to the end of the line
-    node3*2                  the next two ranks
-    node1,node[4-5]          one each
-
-Sources: slurm.conf(5), NodeName; scontrol(1), "show hostnames"; srun(1), SLURM_HOSTFILE and
+Sources: slurm.conf(5), NodeName; scontrol(1), "show hostnames"; srun(1),
 SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelog for suffixes.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, product
 
 from spawnlaunch.base import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TypeAlias, TypeVar
+    from collections.abc import Iterator, Sequence
+    from typing import TypeVar
 
     T = TypeVar("T")
-    Bracket: TypeAlias = tuple[int, str]  # position and text of the inside of two brackets
-    Entry: TypeAlias = tuple[list[str], list[Bracket]]  # n + 1 texts around n brackets
 
-MAX_HOSTS = 1_000_000  # beyond any machine; expand() of a mistyped range must not eat the memory
-MAX_BRACKETS = 32  # in one name; Slurm itself nests far fewer
+MAX_HOSTS = 1_000_000  # beyond any machine; a mistyped range must not eat the memory
 
 
 class ListError(ValueError):
-    """A list that cannot be read; the message has the place, the text, and what to write."""
-
-
-def first_host(text: str) -> str:
-    """Return the first host of a list, reading no further. Raises ListError."""
-    return next(hosts(text))
+    """A list that cannot be read; the message has the list, the mistake, and what to write."""
 
 
 def expand(text: str) -> list[str]:
     """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
-    found = [*islice(hosts(text), MAX_HOSTS + 1)]
-    if len(found) > MAX_HOSTS:
-        raise ListError(
-            f"host list {reading.excerpt(text)} names more than {MAX_HOSTS} hosts; look for a "
-            "range with a digit too many"
-        )
-    return found
+    names = [*islice(hosts(text), MAX_HOSTS + 1)]
+    if len(names) > MAX_HOSTS:
+        raise _too_many(text)
+    return names
 
 
 def hosts(text: str) -> Iterator[str]:
-    """Yield the hosts one by one, reading no further than needed. Raises ListError."""
-    for entry in _entries(text):
-        yield from _hosts_of(text, entry)
+    """Yield the hosts one by one; of an entry that is not reached nothing is expanded.
 
-
-def _hosts_of(text: str, entry: Entry) -> Iterator[str]:
-    (name, *rest), brackets = entry
-    for numbers in _combinations(text, _turned(brackets)):
-        yield name + "".join(map(str.__add__, _turned(numbers), rest))
-
-
-def _turned(items: list[T]) -> list[T]:
-    """Reverse all but the last item: from the order in the name to that of turning, and back."""
-    return [*items[-2::-1], *items[-1:]]
-
-
-def _combinations(text: str, brackets: list[Bracket]) -> Iterator[list[str]]:
-    """Yield every choice of one number per bracket, the last turning fastest; stores none."""
-    if not brackets:
-        yield []
-        return
-    for slower in _combinations(text, brackets[:-1]):
-        for numbers, width in _ranges(text, brackets[-1]):
-            for number in numbers:
-                yield [*slower, f"{number:0{width}d}"]
-
-
-def _entries(text: str) -> Iterator[Entry]:
-    """Cut the list at commas and spaces outside brackets; like Slurm, skip empty entries."""
-    outside: list[str] = []
-    brackets: list[Bracket] = []
-    begin, opening, is_empty = 0, -1, True
-    for i, character in enumerate(text + ","):
-        if opening >= 0 and character == "]":
-            brackets.append((opening + 1, text[opening + 1 : i]))
-            begin, opening = i + 1, -1
-        elif opening >= 0 and character == "[":
-            break
-        elif opening < 0 and character == "]":
-            raise _error(text, i, "this ] closes no [; remove it, or open it: gpu[1-3]")
-        elif opening < 0 and character in "[, \t\n":
-            outside.append(text[begin:i])
-            begin = i + 1
-            if character == "[":
-                opening = i
-                if len(brackets) == MAX_BRACKETS:
-                    why = "too many brackets in a name; put commas between hosts"
-                    raise _error(text, i, why)
-                continue
-            if outside != [""]:
-                is_empty = False
-                yield outside, brackets
-            outside, brackets = [], []
-    if opening >= 0:
-        raise _error(text, opening, "this [ is not closed; close it: gpu[1-3]")
-    if is_empty:
+    Raises ListError.
+    """
+    entries = _entries(text)
+    if not entries:
         raise ListError(
             f"host list {reading.excerpt(text)} names no host; a host list reads like gpu7 or "
             "gpu[1-3,5]"
         )
+    for entry in entries:
+        name, *pieces = entry.split("[")
+        if not pieces:
+            yield name
+            continue
+        brackets, after = zip(*(piece.split("]") for piece in pieces), strict=True)
+        turning = _turned([_numbers(text, bracket) for bracket in brackets])
+        for numbers in product(*turning):
+            yield name + "".join(map(str.__add__, _turned(numbers), after))
 
 
-def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
-    """Yield the ranges between two brackets, each with the width that its numbers are padded to."""
-    position, inside = bracket
+def _turned(items: Sequence[T]) -> list[T]:
+    """Reverse all but the last item: from the order in the name to that of turning, and back."""
+    return [*items[-2::-1], *items[-1:]]
+
+
+def _entries(text: str) -> list[str]:
+    """Split a list at the commas and blanks outside of brackets; like Slurm, skip empty entries."""
+    entries, depth = [""], 0
+    for i, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if depth not in (0, 1):
+            raise _error(text, i, f"this {character} has no partner; write gpu[1-3]")
+        if not depth and character in ", \t\n":
+            entries.append("")
+        else:
+            entries[-1] += character
+    if depth:
+        raise _error(text, text.rindex("["), "this [ is not closed; close it: gpu[1-3]")
+    return [entry for entry in entries if entry]
+
+
+def _numbers(text: str, inside: str) -> list[str]:
+    """The numbers between two brackets; those of a range are padded as its first one."""
+    numbers: list[str] = []
     for item in inside.split(","):
         ends, colon, step = item.partition(":")
         first, dash, last = ends.partition("-")
@@ -141,63 +104,46 @@ def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
         if not all(map(reading.is_number, digits)) or not int(digits[2]) or (colon and not dash):
             why = f"{reading.excerpt(item)} is not a number of at most {reading.MAX_DIGITS} digits "
             why += "or a range; write gpu[1-3,5], or gpu[0-8:4] for every fourth"
-            raise _error(text, position, why)
+            raise _error(text, text.index(f"[{inside}]"), why)
         low, high, stride = map(int, digits)
         if high < low:
-            raise _error(text, position, f"{item} runs backwards; write [{last}-{first}]")
-        yield range(low, high + 1, stride), len(first)
-        position += len(item) + 1
+            why = f"{item} runs backwards; write [{last}-{first}]"
+            raise _error(text, text.index(f"[{inside}]"), why)
+        if (high - low) // stride >= MAX_HOSTS:
+            raise _too_many(text)
+        numbers += [f"{number:0{len(first)}d}" for number in range(low, high + 1, stride)]
+    return numbers
+
+
+def _too_many(text: str) -> ListError:
+    return ListError(
+        f"host list {reading.excerpt(text)} names more than {MAX_HOSTS} hosts; look for a range "
+        "with a digit too many"
+    )
 
 
 def tasks_on(counts: str, node: int) -> int:
     """The number of tasks on node `node` (SLURM_NODEID). Raises ListError."""
     first = 0
-    for tasks, nodes in runs(counts):
-        if first <= node < first + nodes:
-            return tasks
-        first += nodes
+    for entry in counts.split(","):
+        tasks, bracket, nodes = entry.partition("(x")
+        nodes = (nodes[:-1] if nodes.endswith(")") else "") if bracket else "1"
+        if not (reading.is_number(tasks) and reading.is_number(nodes) and int(nodes)):
+            raise ListError(
+                f"tasks per node {reading.excerpt(counts)}: {reading.excerpt(entry)} is not a "
+                "count; write 2(x3),1 for 2 tasks on each of three nodes, then 1"
+            )
+        if first <= node < first + int(nodes):
+            return int(tasks)
+        first += int(nodes)
     raise ListError(
         f"tasks per node {reading.excerpt(counts)}: there is no node number {node}, only 0 to "
         f"{first - 1}"
     )
 
 
-def runs(counts: str) -> Iterator[tuple[int, int]]:
-    """Yield (tasks per node, number of nodes) for each entry, unexpanded. Raises ListError."""
-    position = 0
-    for entry in counts.split(","):
-        tasks, bracket, nodes = entry.partition("(x")
-        nodes = (nodes[:-1] if nodes.endswith(")") else "") if bracket else "1"
-        if not (reading.is_number(tasks) and reading.is_number(nodes) and int(nodes)):
-            why = f"{reading.excerpt(entry)} is not a count; write 2(x3),1 for 2 tasks on each of "
-            why += "three nodes, then 1"
-            raise _error(counts, position, why, "tasks per node")
-        yield int(tasks), int(nodes)
-        position += len(entry) + 1
-
-
-def _error(text: str, position: int, why: str, what: str = "host list") -> ListError:
+def _error(text: str, position: int, why: str) -> ListError:
     """Build a ListError; `position` counts from 0, and the message from 1."""
-    return ListError(f"{what} {reading.excerpt(text, position)}, character {position + 1}: {why}")
-
-
-def hosts_of_tasks(path: str, tasks: int) -> list[str]:
-    """The hosts of the first `tasks` ranks in a SLURM_HOSTFILE; empty where it is unreadable.
-
-    >>> hosts_of_tasks("/no/such/file", 2)
-    []
-    """
-    found: list[str] = []
-    for line in (reading.file_text(path) or "").splitlines():
-        words = line.partition("#")[0]
-        try:
-            for outside, brackets in _entries(words) if words.strip() else ():
-                outside[-1], _, times = outside[-1].partition("*")
-                n = int(times) if reading.is_number(times) else 1
-                for host in _hosts_of(words, (outside, brackets)):
-                    found += [host] * min(n, tasks)
-                    if len(found) >= tasks:
-                        return found[:tasks]
-        except ListError:
-            return []
-    return found
+    return ListError(
+        f"host list {reading.excerpt(text, position)}, character {position + 1}: {why}"
+    )
