@@ -36,7 +36,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from spawnlaunch.base import cpuset, machine, reading, say
+from spawnlaunch.base import cpuset, errors, machine, reading, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.cli import active, flags
 from spawnlaunch.node import cgroup
@@ -114,6 +114,12 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
         if first.code > 0 and {exited.code for exited in listed} == {first.code}:
             yield f"{line}, and so did all other ranks"
             return
+        if first.code == errors.WRONG_USE and all(
+            exited.code == errors.WRONG_USE or _is_stopped(exited) for exited in listed
+        ):  # which met the same error, or were ended before they could
+            stopped = _ranks([exited.rank for exited in listed])
+            yield f"{line}; the launcher stopped {stopped}" if listed else line
+            return
         yield line
     width = len(str(max((exited.rank for exited in result.exits), default=0)))
     for exited in listed:
@@ -175,13 +181,18 @@ def _end_of_other(exited: failures.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
     if exited.is_unreaped:
         return "could not be killed"
-    if exited.sent and exited.code in (-exited.sent, -signal.SIGTERM):
-        # SIGKILL comes later, and may find it about to end.
+    if _is_stopped(exited):
         return "was stopped by the launcher" + " (SIGKILL)" * (exited.code == -signal.SIGKILL)
     words = failures.end_in_words(exited.code)
     if exited.sent:
         words += f" after {failures.signal_name(exited.sent)} from the launcher"
     return words
+
+
+def _is_stopped(exited: failures.WorkerExit) -> bool:
+    """Whether the launcher's signal ended the worker."""
+    codes = (-exited.sent, -signal.SIGTERM)  # SIGKILL comes later, and may find it about to end
+    return bool(exited.sent) and not exited.is_unreaped and exited.code in codes
 
 
 def _ranks(ranks: Sequence[int]) -> str:

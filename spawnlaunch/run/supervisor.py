@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch import output
-from spawnlaunch.base import events, machine, signals
+from spawnlaunch.base import errors, events, machine, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import cgroup, proc
 from spawnlaunch.outcome import endings, failures
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 ARE_YOU_THERE = 0  # it is to be read, and asks for nothing
 SETTLED_S = 1.0  # in which the workers need the processors to start
+REFUSED = ("failure", errors.WRONG_USE)  # the cause where a rank has met a wrong command line
+ALIKE_S = 1.0  # in which all ranks meet a wrong command line that the first has met
 
 
 class Supervisor:
@@ -66,6 +68,7 @@ class Supervisor:
         self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
         self.has_begun = False  # some workers
+        self._deferred_line = ""  # of a failure that all ranks may share
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
 
@@ -103,7 +106,7 @@ class Supervisor:
             gc.enable()
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled):
+        for call in (self._time_up, self._settled, self._print_deferred):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -244,13 +247,20 @@ class Supervisor:
         words = endings.announced(
             event, sorted(rules.running), self.launch, rules.announced_grace_s
         )
-        self.output.say([words])
+        if not isinstance(event, str) and (event.kind, event.code) == REFUSED:
+            self._deferred_line = words  # if all ranks meet it, one line of the report says so
+            self.loop.alarm(self._print_deferred, ALIKE_S)
+        else:
+            self.output.say([words])
         self.note("said", what=event if isinstance(event, str) else event.kind, words=words)
 
     def note(self, kind: str, **values: object) -> None:
         """Pass on to the observers what the launcher says about the launch."""
         for observer in self._observers:
             observer.noted(kind, **values)
+
+    def _print_deferred(self) -> None:
+        self.output.say([self._deferred_line])
 
     def show_stacks(self, ranks: frozenset[int], is_silent: bool = False) -> None:
         heading = ""

@@ -154,6 +154,30 @@ def test_the_last_line_names_the_file_of_the_rank_that_failed(flags: str, tmp_pa
     assert not file or Path(last.rpartition(" is in ")[2]).exists()
 
 
+def test_a_command_line_that_no_rank_takes_is_one_line(tmp_path: Path):
+    text = "import argparse\nargparse.ArgumentParser().parse_args()\n"
+    done = launch("--nproc", 3, "--quiet", "--bind", "none", script(tmp_path, text), "--no-such")
+    ours = [line for line in done.stderr.splitlines() if line.startswith("spawnlaunch: ")]
+    assert done.returncode == 2
+    assert len(ours) == 1 or ours[1].startswith("spawnlaunch: the last lines of rank "), ours
+    assert "exited with status 2" in ours[0]
+
+
+def test_a_rank_that_fails_with_status_2_alone_is_told_of_at_once(tmp_path: Path):
+    text = """
+        if rank == '1':
+            while not os.path.exists(here + '/ready'): time.sleep(0.01)
+            sys.exit(2)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(here + '/ready', 'w')
+        time.sleep(600)
+    """
+    done = launch("--nproc", 2, "--quiet", "--grace", 2, script(tmp_path, text))
+    first, killed, *_ = done.stderr.splitlines()
+    assert first.endswith("status 2; stopping rank 0")
+    assert "rank 0 on" in killed
+
+
 def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):
     text = """
         def save(*_):
