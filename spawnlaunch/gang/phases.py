@@ -499,7 +499,7 @@ def _cause(
 
     Where a node is lost and all failures are those of its victims, the lost node is the cause.
     """
-    told = failures.shortened(lost)
+    told = failures.folded(lost)
     if given.kind == "failure" and failed:
         first = failures.first(failed)
         if lost and first.order in (failures.VICTIM, failures.ABORT):

@@ -282,16 +282,48 @@ def names(some: Sequence[Name]) -> str:
     """
     >>> names(["node1", "node2"])
     'node1, node2'
-    >>> names([f"node{n}" for n in range(10)])
-    'node0, node1, node2, node3, node4, node5, node6 and 3 more'
+    >>> names([f"node{n:04}" for n in range(1, 9408)])
+    'node[0001-9407]'
+    >>> names([f"node{n}" for n in range(0, 20, 2)])
+    'node0, node2, node4, node6, node8, node10, node12 and 3 more'
     """
-    *shown, last = shortened(some) or ("",)
+    *shown, last = folded(some) or ("",)
     between = " and " if last.endswith(MORE) else ", "
     return between.join((", ".join(shown), last)) if shown else last
 
 
-def shortened(some: Sequence[Name]) -> tuple[Name, ...]:
-    """At most MOST_NAMES texts for any number of names: of many, the last says how many more."""
+def folded(some: Sequence[Name]) -> tuple[Name, ...]:
+    """At most MOST_NAMES texts for any number of names, which are folded as Slurm folds them.
+
+    >>> folded(["b.site", *(f"a{n}.site" for n in range(8, 20))])
+    ('a[8-19].site', 'b.site')
+    """
     if len(some) <= MOST_NAMES:
         return tuple(some)
-    return (*some[: MOST_NAMES - 1], f"{len(some) - MOST_NAMES + 1}{MORE}")
+    runs: list[list[tuple[str, str, str]]] = []
+    for name in sorted(map(_split, some), key=lambda name: (name[0], name[2], int(name[1] or 0))):
+        if runs and _is_next(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    shown = runs if len(runs) <= MOST_NAMES else runs[: MOST_NAMES - 1]
+    texts = [_folded(run) for run in shown]
+    rest = len(some) - sum(map(len, shown))
+    return (*texts, f"{rest}{MORE}") if rest else tuple(texts)
+
+
+def _split(name: Name) -> tuple[str, str, str]:
+    """The text before a name's number, the number, and the domain: `("node", "07", ".site")`."""
+    host, dot, domain = name.partition(".")
+    before = host.rstrip("0123456789")
+    return before, host[len(before) :], dot + domain
+
+
+def _is_next(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    number = one[1] and str(int(one[1]) + 1).zfill(len(one[1]))
+    return bool(number) and other == (one[0], number, one[2])
+
+
+def _folded(run: Sequence[tuple[str, str, str]]) -> str:
+    (before, first, domain), (_, last, _) = run[0], run[-1]
+    return f"{before}[{first}-{last}]{domain}" if len(run) > 1 else before + first + domain

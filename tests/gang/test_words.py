@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +29,22 @@ def test_all_say_how_they_end_but_the_one_that_reports_a_failure() -> None:
     assert said == [True, True, True, False]
 
 
-@given(st.lists(st.text(), max_size=40, unique=True))
-def test_all_names_are_counted_where_few_are_shown(hosts: list[str]) -> None:
-    *shown, last = failures.shortened([*hosts, "last"])
-    assert len(shown) < failures.MOST_NAMES
-    more = int(last.removesuffix(failures.MORE)) if last.endswith(failures.MORE) else 1
-    assert len(shown) + more == len(hosts) + 1
+@given(st.sampled_from([1, 4]), st.sets(st.integers(0, 40), min_size=1), st.booleans())
+def test_no_name_is_lost_where_many_are_folded(
+    digits: int, numbers: set[int], has_others: bool
+) -> None:
+    hosts = {f"node{n:0{digits}}.site" for n in numbers}
+    hosts |= {"login", "gpu-a"} if has_others else set()
+    found = failures.folded([*hosts])
+    assert len(found) <= failures.MOST_NAMES
+    shown, more = set[str](), 0
+    for text in found:
+        if text.endswith(failures.MORE):
+            more = int(text.removesuffix(failures.MORE))
+        elif run := re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", text):
+            before, low, high, after = run.groups()
+            shown |= {f"{before}{n:0{len(low)}}{after}" for n in range(int(low), int(high) + 1)}
+        else:
+            shown.add(text)
+    assert shown <= hosts
+    assert len(shown) + more == len(hosts)
