@@ -3,8 +3,11 @@
 The output of workers is private: a directory that we make is for its user alone, as torchrun's is.
 Where a directory is there already, the user has chosen its readers; files have the umask's mode.
 
-Links are followed as the kernel follows them. With fs.protected_symlinks = 1 (its Documentation/
-admin-guide/sysctl/fs.rst) another user's are not, where all users may write, as in /tmp.
+In a directory that all users may write to, as /tmp, any user may have put a link under any name. A
+process that follows it writes where that user wants, with rights that the user does not have. So we
+follow a link there as a kernel does with fs.protected_symlinks = 1, whatever ours has (its
+Documentation/admin-guide/sysctl/fs.rst): if the link belongs to us or to the owner of the
+directory. Beyond that we follow root's links, and distrust a directory without the sticky bit too.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from contextlib import suppress
 from spawnlaunch.base import errors, events, machine, reading, say
 from spawnlaunch.workers import environment, launches
 
+MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a pipe to take something
 ELSEWHERE = "name another directory with --log-dir"
 REFUSED = (errno.EPERM, errno.ENOSYS)  # by a sandbox
@@ -26,26 +30,71 @@ STAYS = (errno.EBUSY, *REFUSED)  # a file that is mounted by itself, as of a con
 TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
 
 
+def check_links(path: str) -> None:
+    """Raise OSError if another user has put a link on the path, where everybody may write.
+
+    A file or directory that is not there ends the search.
+    """
+    before, rest, links = ".", path, 0
+    while rest and links < MOST_LINKS:  # of more, the kernel follows none
+        if rest.startswith("/"):
+            before = "/"
+        name, _, rest = rest.lstrip("/").partition("/")
+        rest, here = rest.lstrip("/"), os.path.join(before, name)
+        try:
+            status = machine.lstat(here)
+            if not stat.S_ISLNK(status.st_mode):
+                before = here
+                continue
+            directory, target = machine.stat(before), machine.readlink(here)
+        except OSError:
+            return
+        trusted = (0, machine.geteuid(), directory.st_uid)
+        if directory.st_mode & stat.S_IWOTH and status.st_uid not in trusted:
+            raise OSError(
+                errno.EACCES,
+                f"{here} is a link of another user's (uid {status.st_uid}), where everybody may "
+                "write",
+            )
+        rest, links = os.path.join(target, rest), links + 1
+
+
 def make_directory(path: str) -> None:
     """Make a directory, and those above it that are not there, for this user alone.
 
     Raises OSError.
     """
-    missing = []
-    while path and not machine.exists(path):
-        missing.append(path)
-        path = os.path.dirname(path)
+    check_links(path)
+    missing, above = [], path
+    while above and not machine.exists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
     for each in reversed(missing):
         try:
             machine.mkdir(each, 0o700)
         except FileExistsError:  # another process may have been quicker
             if not machine.isdir(each):
                 raise
+    if missing:
+        check_links(path)
 
 
 def opened(path: str, flags: int) -> int:
-    """Open a file to write to, and make it if it is not there. Raises OSError."""
-    return machine.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    """Open a file to write to, and make it if it is not there. Raises OSError.
+
+    A link in its place is followed if it is ours or root's.
+    """
+    check_links(path)
+    flags |= os.O_CREAT | os.O_CLOEXEC
+    try:
+        return machine.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    owner = machine.lstat(path).st_uid
+    if owner not in (0, machine.geteuid()):
+        raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})")
+    return machine.open(path, flags, 0o666)
 
 
 def open_log(route: launches.Route) -> int:
@@ -165,6 +214,7 @@ def write(path: str, text: str) -> None:
     An error leaves no file.
     """
     data = text.encode(errors="backslashreplace")
+    check_links(path)
     try:
         status = machine.stat(path)
     except FileNotFoundError:
@@ -218,6 +268,10 @@ def _replace(path: str, status: os.stat_result | None, data: bytes) -> None:
 
 def refusal(path: str) -> str | None:
     """The reason why the file cannot be written; None: as far as can be seen, it can."""
+    try:
+        check_links(path)
+    except OSError as error:
+        return f"{error.strerror}; name another"
     if machine.isdir(path):
         return "is a directory; name a file"
     if machine.exists(path) and not machine.isfile(path):

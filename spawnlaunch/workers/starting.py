@@ -76,7 +76,7 @@ def _files_of_launcher(
 ) -> tuple[str | None, str | None]:
     """The names of this launcher's files, which the user named for all launchers.
 
-    Raises UsageError. Whether an error file can be written is seen after a failure.
+    Raises UsageError. Whether an error file can be written is seen after a failure, rarely.
     """
     if not launch.resolution.gathering:  # of which one launcher writes for all
         world = launch.resolution.world
@@ -86,6 +86,12 @@ def _files_of_launcher(
     why = result and files.refusal(result)
     if why:
         raise errors.UsageError(f"--result {launch.request.result}: {why}")
+    try:
+        files.check_links(error_file or "/")
+    except OSError as error:
+        raise errors.UsageError(
+            f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
+        ) from None
     return result, error_file
 
 

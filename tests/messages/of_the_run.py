@@ -3,6 +3,7 @@
 from tests.messages.row import HERE, Row
 
 L = f"$ {HERE} --quiet"
+PLANT = "mkdir s; chmod 1777 s; ln -s no s/0; chown -h 1234 s/0"
 NODES = f"{L} --nnodes 2 --node-rank 0 --rdzv-endpoint 127.0.0.1:$PORT"
 MEET = f"{L} --node-rank 0 --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf last_call_timeout=1"
 SERVE = "python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"
@@ -21,6 +22,9 @@ ROWS = [
     Row(f"{L} --log-dir /dev/null/l x.py", "/dev/null/l", "Not a directory", "--log-dir", f"{L} --log-dir l x.py"),
     Row(f"{L} --log-dir l/{{rank}} x.py", "cannot write to", "Is a directory", "remove it", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stdout.log", mend="rmdir l/0/stdout.log"),
     Row(f"{L} --log-dir l/{{rank}} x.py", "cannot remove", "Is a directory", "remove it yourself", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/error.json", mend="rmdir l/0/error.json"),
+    Row(f"{L} --log-dir s/0 x.py", "cannot make the directory", "/s/0 is a link of another user's (uid 1234), where everybody may write", "name another directory with --log-dir", f"{L} --log-dir s/1 x.py", prepare=PLANT),
+    Row(f"{L} --result s/0 x.py", "--result s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} --result s/1 x.py", prepare=PLANT),
+    Row(f"{L} x.py", "TORCHELASTIC_ERROR_FILE=s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "s/0"}, prepare=PLANT, mend="export TORCHELASTIC_ERROR_FILE=s/1"),
     Row(f"{L} x.py", "cannot make the directory", "No such file or directory", "set TMPDIR to a place that can be written", f"{L} x.py", {"TMPDIR": "none"}, mend="export TMPDIR=/tmp"),
     Row(f"{L} --nproc 2 --preload no_such x.py", "--preload no_such", "cannot be imported", "leave it out", f"{L} --nproc 2 x.py"),
     Row(f"{L} --nproc 2 --preload threading_one x.py", "--preload threading_one", "workers cannot be forked from here", "leave the module out", f"{L} --nproc 2 x.py", {"PYTHONPATH": "."}, prepare="printf 'import threading, time\\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\\n' >threading_one.py"),
