@@ -131,20 +131,25 @@ def make_scratch(directory: str) -> None:
         ) from None
 
 
-def remove_scratch(directory: str) -> None:
-    """Remove the scratch directory, if it is there, with all that the workers left in it.
+def is_owned_by_user(directory: str) -> bool:
+    """Whether the scratch directory is there, and of our own user.
 
-    Only a directory of our own user: where others may rename entries of TMPDIR, the name may by now
-    lead elsewhere.
+    Where others may rename entries of TMPDIR, the name may by now lead elsewhere.
     """
     try:
-        if machine.lstat(directory).st_uid == machine.geteuid():
+        return machine.lstat(directory).st_uid == machine.geteuid()
+    except FileNotFoundError:
+        return False
+
+
+def remove_scratch(directory: str) -> None:
+    """Remove the scratch directory, if it is there, with all that the workers left in it."""
+    try:
+        if is_owned_by_user(directory):
             try:
                 machine.rmdir(directory)
             except OSError:  # most are empty
                 machine.remove_tree(directory)
-    except FileNotFoundError:
-        return
     except (OSError, RecursionError) as error:
         words = getattr(error, "strerror", None) or str(error)
         say.say([f"cannot remove {directory}: {words}; run rm -r {directory}"])

@@ -218,7 +218,8 @@ def prepare_files(
     Raises UsageError where that cannot be done.
     `scratch` is a new directory for this user alone; in task mode there is none.
     """
-    if restart and scratch and not machine.isdir(scratch):  # a cleaner of TMPDIR may have taken it
+    # A cleaner of TMPDIR may have taken it.
+    if restart and scratch and not files.is_owned_by_user(scratch):
         files.make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from spawnlaunch.base.errors import UsageError
-from spawnlaunch.workers import files
+from spawnlaunch.workers import files, starting
 from tests.support.launching import ROOT, SLURM_TASK, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 
@@ -188,6 +188,9 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     name.symlink_to(theirs)
     with pytest.raises(UsageError):
         files.make_scratch(str(name))
+    os.lchown(name, SOMEBODY, SOMEBODY)  # no scratch directory for a restart
+    with pytest.raises(UsageError):
+        starting.prepare_files([], str(name), restart=1)
     files.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
     files.remove_scratch(str(theirs))
