@@ -18,7 +18,7 @@ from spawnlaunch import walk
 from spawnlaunch.base.errors import UsageError
 from spawnlaunch.cli.flags import Page
 from tests.messages import of_flags, of_the_run, of_the_world
-from tests.messages.row import Row, typed
+from tests.messages.row import SHELL, Row, typed
 from tests.messages.sites import sites
 from tests.support.launching import ROOT, clean_environ, open_mpi, run
 from tests.support.ports import free_ports
@@ -149,6 +149,16 @@ def test_the_remedy_works_in_a_shell(row: Row, shell: Path) -> None:
     right = type_in(shell, row, row.mend, row.right)
     assert right.returncode == 0, right.stderr
     assert row.why not in right.stderr
+
+
+def test_a_line_to_run_begins_with_the_command_as_the_user_called_it(directory: Path) -> None:
+    script = directory / "bin/spawnlaunch"
+    main = "import sys; from spawnlaunch.__main__ import main; sys.exit(main())"
+    script.write_text(f"#!{sys.executable}\n{main}\n")
+    script.chmod(0o755)
+    row = Row("$ spawnlaunch --nproc 2 x.py", "srun", "is missing", "run", "", SHELL)
+    error = type_in(directory, row, ":", row.wrong).stderr
+    assert error.endswith("for this machine alone: spawnlaunch --standalone --nproc=2 x.py\n")
 
 
 # What only a broken machine brings about: a table cannot.
