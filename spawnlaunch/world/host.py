@@ -19,6 +19,7 @@ import errno
 import sys
 
 from spawnlaunch.base import errors, machine, records, say
+from spawnlaunch.node import proc
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -78,8 +79,8 @@ def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
     world, source = resolution.world, resolution.sources["master_port"].source
     line = (
-        f"port {port} ({source}) is in use on this machine, so rank 0 cannot listen there; end "
-        "what uses it (another launch, or what ss -ltnp shows), or use --master-port N"
+        f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
+        "rank 0 cannot listen there; end what uses it, or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
         line += (

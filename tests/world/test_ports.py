@@ -1,5 +1,6 @@
 """MASTER_PORT: free, outside the ephemeral range, and never given to two launches."""
 
+import os
 import socket
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from spawnlaunch.node import proc
 from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.world.resolving import STEP_OF_TWO
@@ -52,8 +54,18 @@ def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
     assert master.port_of(job) == master.port_of(job)
 
 
+def test_who_has_a_port_that_rank_0_cannot_have_is_named():
+    """A process that listens, which this test is here; or a launch that has chosen the port."""
+    held = host.hold_free_port()
+    assert proc.describe_listener(held.port).startswith("another launch")
+    held.lock.close()
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.create_server((address, held.port), family=family):
+            assert proc.describe_listener(held.port).endswith(f" (pid {os.getpid()})")
+
+
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_a_task_that_is_rank_0_says_that_its_port_is_taken_and_who_waits_for_it(tasks: int):
+def test_a_task_that_is_rank_0_says_who_has_its_port_and_who_waits_for_it(tasks: int):
     """All tasks have the port by themselves: nobody can tell the others another one."""
     sizes = {"SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_TASKS_PER_NODE": f"{tasks}"}
     one_node = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node1"}
@@ -62,5 +74,5 @@ def test_a_task_that_is_rank_0_says_that_its_port_is_taken_and_who_waits_for_it(
         port = taken.getsockname()[1]
         done = launch("--master-port", port, WORKERS / "report.py", environ=clean_environ(**step))
     assert done.returncode == 2, done.stderr
-    assert f"port {port} (--master-port) is in use" in done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
     assert ("--kill-on-bad-exit=1" in done.stderr) == (tasks > 1)
