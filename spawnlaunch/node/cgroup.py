@@ -22,7 +22,6 @@ from contextlib import suppress
 from spawnlaunch.base import cpuset, machine, reading, records
 from spawnlaunch.node import hardware, proc, sysfs
 
-
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which may lack CPUs that came back online: hwloc does not use it.
 CPUS = ("cpuset.cpus.effective", "cpuset.cpus", "cpus")
@@ -159,7 +158,7 @@ def holds_alone(quota: hardware.Quota) -> bool:
 
     False where a process of the group cannot be seen.
     """
-    if not proc.is_proc_ours():
+    if not proc.is_proc_usable():
         return False
     ancestors = {1, machine.getpid(), *(pid for pid, _ in proc.above())}
     below: set[int] | None = None

@@ -339,7 +339,7 @@ def describe_listener(port: int) -> str:
     sockets = listening_sockets(port)
     if not sockets:
         return "another launch, which has chosen it"
-    for pid in machine.listdir("/proc") if is_proc_ours() else ():
+    for pid in machine.listdir("/proc") if is_proc_usable() else ():
         directory = f"/proc/{pid}/fd"
         try:
             fds = machine.listdir(directory) if pid.isdigit() else []

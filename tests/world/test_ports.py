@@ -2,7 +2,10 @@
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from spawnlaunch.node import proc
 from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, clean_environ, launch
+from tests.support.required import require_root
 from tests.world.resolving import STEP_OF_TWO
 
 
@@ -25,6 +29,31 @@ def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
     third = host.hold_free_port(seed=0)
     third.lock.close()
     assert third.port == first.port
+
+
+HOLDS = """
+import os, socket, sys
+os.setuid(65534)
+sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+sock.bind("\\0spawnlaunch-port-" + sys.argv[1])
+if "listens" in sys.argv:
+    sock.listen(0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["listens", "is silent"])
+def test_a_name_that_another_user_has_is_no_claim_to_the_port_that_was_asked_for(how: str):
+    require_root()
+    port = host.hold_free_port(seed=4).port
+    words = [sys.executable, "-S", "-c", HOLDS, str(port), how]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE) as stranger:
+        assert stranger.stdout
+        assert stranger.stdout.readline()
+        assert host.hold_port(port)
+        assert host.hold_free_port(seed=4).port != port  # it may be another user's launch
+        stranger.communicate()
 
 
 def test_a_port_with_a_listener_is_passed_over():
