@@ -36,13 +36,6 @@ else:
 from spawnlaunch.train import commandline, ending, errors
 
 
-def open_standard_streams() -> None:
-    """Open stdout and stderr on /dev/null if they were closed before the start (sh: ``>&-``)."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-
-
 def main() -> None:
     """Run one worker, from its flags to its exit status."""
     try:
@@ -56,7 +49,6 @@ def main() -> None:
 
 
 def _main() -> None:
-    open_standard_streams()
     ending.leave_on_interrupt()
     ending.note_signals()
     try:

@@ -2,17 +2,14 @@
 
     step-00000350/weights.pt      the model's state_dict: torch.load(..., weights_only=True)
                   training.pt     everything else that a run needs to go on
-                  manifest.json   the step, and size and SHA-256 of the two
 
 It is written aside, as step-00000350.part, flushed to the disk and renamed. So a directory without
-an ending was a whole checkpoint when it got its name; the manifest shows whether it still is.
+an ending was a whole checkpoint when it got its name.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import os
 import pickle
 import re
@@ -30,11 +27,9 @@ from .errors import RefusedError, StoppedError
 
 WEIGHTS = "weights.pt"
 TRAINING = "training.pt"
-MANIFEST = "manifest.json"
 BEST = "best"
 PART = ".part"  # being written or removed
 OLD = ".old"  # being replaced
-PIECE = 1 << 20
 
 
 def path_of(out: Path, step: int) -> Path:
@@ -59,10 +54,10 @@ def copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
-        made = copy.copy(value)  # with the attributes of a state_dict: the versions of its modules
+        result = copy.copy(value)  # with the attribute of a state_dict: versions of its modules
         for key, item in value.items():
-            made[key] = copied(item)
-        return made
+            result[key] = copied(item)
+        return result
     if isinstance(value, (list, tuple)):
         return type(value)(copied(item) for item in value)
     return value
@@ -70,7 +65,7 @@ def copied(value: Any) -> Any:
 
 def write(
     out: Path, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], check: bool
-) -> Path:
+) -> None:
     """Write a checkpoint so that its name never names half of one, even if the machine stops.
 
     Both mappings hold tensors, numbers, strings and containers of them, and nothing else; with
@@ -80,14 +75,16 @@ def write(
     part = path.with_name(path.name + PART)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    written = {WEIGHTS: weights, TRAINING: training}
-    files = {name: _save(part / name, state) for name, state in written.items()}
-    with (part / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump({"step": step, "files": files}, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    if check:
-        _read_back(part)
+    for name, state in ((WEIGHTS, weights), (TRAINING, training)):
+        with (part / name).open("wb") as file:
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # torch's own, in place of the error of the file
+                raise (error.__context__ or error) from None
+            file.flush()
+            os.fsync(file.fileno())
+        if check:
+            _read_back(part / name)
     # The bytes before the names: after a power cut a renamed directory could else be empty.
     sync_directory(part)
     # One of the same step may be there: a damaged one, or one that was saved before a validation.
@@ -97,33 +94,18 @@ def write(
     part.rename(path)
     sync_directory(out)
     shutil.rmtree(old, ignore_errors=True)
-    return path
 
 
-def _read_back(path: Path) -> None:
-    for name in (WEIGHTS, TRAINING):
-        try:
-            torch.load(path / name, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            match = re.search(r"GLOBAL (.+?) was not", str(error))
-            what = f"{match[1]} in it" if match else str(error).splitlines()[0]
-            raise StoppedError(
-                f"{name} of the first checkpoint cannot be read back: {what} is not a tensor, a "
-                "number, a text or a container of them; change what the model, the optimizer or "
-                "the task has in its state_dict"
-            ) from error
-
-
-def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
-    with path.open("wb") as file:
-        try:
-            torch.save(state, file)
-        except RuntimeError as error:  # torch's own, in place of the error of the file
-            raise (error.__context__ or error) from None
-        file.flush()
-        os.fsync(file.fileno())
-    size, digest = _measure(path)
-    return {"bytes": size, "sha256": digest}
+def _read_back(file: Path) -> None:
+    try:
+        torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        match = re.search(r"GLOBAL (.+?) was not", str(error))
+        raise StoppedError(
+            f"{file.name} of the first checkpoint cannot be read back, for "
+            f"{match[1] if match else str(error).splitlines()[0]}; keep tensors, numbers, texts "
+            "and containers of them in the state_dict of the model, the optimizer and the task"
+        ) from error
 
 
 def sync_directory(path: Path) -> None:
@@ -137,39 +119,26 @@ def sync_directory(path: Path) -> None:
 
 
 def damage(path: Path) -> str:
-    """The damage to a checkpoint, in a few words; "" if it is whole."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        for name in (WEIGHTS, TRAINING):
-            wanted = manifest["files"][name]
-            size, digest = _measure(path / name)
-            if size != wanted["bytes"]:
-                return f"{name} has {size} bytes and should have {wanted['bytes']}"
-            if digest != wanted["sha256"]:
-                return f"{name} is not what was written: its SHA-256 differs"
-    except OSError as error:
-        return f"{Path(error.filename or path).name}: {error.strerror}"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"{MANIFEST} cannot be read"
+    """Return what is wrong with a checkpoint, in a few words; "" if it is whole.
+
+    What torch.save writes is a ZIP file, which has a checksum of each tensor.
+    """
+    for name in (WEIGHTS, TRAINING):
+        try:
+            with zipfile.ZipFile(path / name) as file:
+                if changed := file.testzip():
+                    return f"{name}: {changed} is not what was written"
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+        except zipfile.BadZipFile as error:
+            return f"{name}: {error}"
     return ""
 
 
-def _measure(path: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-            size += len(piece)
-    return size, digest.hexdigest()
-
-
-def newest_whole(
-    out: Path, otherwise: str = "type the path of another run"
-) -> tuple[Path | None, list[str]]:
+def newest_whole(out: Path) -> tuple[Path | None, list[str]]:
     """Return the newest whole checkpoint of a run, and a line on each damaged one that is newer.
 
-    Raises RefusedError, with what to do ``otherwise``, when there are checkpoints and none of them
-    is whole.
+    Raises RefusedError when there are checkpoints and none of them is whole.
     """
     complaints: list[str] = []
     for path in all_in(out):
@@ -177,8 +146,30 @@ def newest_whole(
             return path, complaints
         complaints.append(f"{path} is damaged: {wrong}")
     if complaints:
-        raise RefusedError("; ".join(complaints) + f"; there is no other, so {otherwise}")
+        raise RefusedError(
+            "; ".join(complaints) + "; there is no other: use --overwrite without --resume, or the "
+            "path of another run"
+        )
     return None, []
+
+
+def meant_by(flag: str, place: str) -> tuple[Path, list[str]]:
+    """Return the checkpoint that a path means, and a line on each newer one that is damaged.
+
+    It is that of a checkpoint, of ``best`` in a run, or of a run, which means its newest one.
+    Raises RefusedError where there is none.
+    """
+    path = Path(place)
+    if path.name == BEST and path.is_file():  # a file system without links: the file has the name
+        path = path.with_name(path.read_text(encoding="utf-8", errors="replace").strip() or ".")
+    if step_of(path.resolve()) >= 0:
+        if wrong := damage(path):
+            raise RefusedError(f"{flag}: {path} is damaged: {wrong}; use the path of another")
+        return path, []
+    newest, complaints = newest_whole(path) if path.is_dir() else (None, [])
+    if newest is None:
+        raise RefusedError(f"{flag}: there is no checkpoint in {path}; use the path of one")
+    return newest, complaints
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -190,40 +181,24 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return weights, training
 
 
-def named_by(path: Path) -> Path:
-    """The checkpoint that ``best`` of a run names, where it is a file and no link; else the path.
-
-    Raises RefusedError where the file names none.
-    """
-    if path.name != BEST or path.is_symlink() or not path.is_file():
-        return path
-    named = path.with_name(path.read_text(encoding="utf-8", errors="replace").strip() or ".")
-    if step_of(named) < 0:
-        raise RefusedError(f"{path} names no checkpoint; type the path of one")
-    return named
-
-
-def weights_of(path: Path) -> Any:
+def weights_of(place: str) -> Any:
     """Load weights on the CPU, from a file, a checkpoint, or the newest checkpoint of a run.
 
     Raises RefusedError where there is no checkpoint, or torch cannot read the file.
     """
-    path = named_by(path)
-    if path.is_dir() and not (path / WEIGHTS).exists():
-        newest, _ = newest_whole(path)
-        if newest is None:
-            raise RefusedError(f"there is no checkpoint in {path}; type the path of one")
-        path = newest
-    file = path / WEIGHTS if path.is_dir() else path
+    file = Path(place)
+    if file.is_dir() or file.name == BEST:
+        is_whole = (file / WEIGHTS).exists()
+        file = (file if is_whole else meant_by("--init", place)[0]) / WEIGHTS
     try:
         mapped = zipfile.is_zipfile(file)  # as torch.save has it since 1.6
         return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except OSError as error:
-        raise RefusedError(f"cannot read {file}: {error.strerror}") from error
+        raise RefusedError(f"--init: cannot read {file}: {error.strerror}") from error
     except Exception as error:  # of many kinds, depending on the wrong bytes
         raise RefusedError(
-            f"{file} is no file of weights that torch.load(weights_only=True) reads; type the path "
-            "of another"
+            f"--init: {file} is not a file of weights that torch.load(weights_only=True) reads; "
+            "use the path of another"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What is checked before the first step: samples, sums and gradients.
+"""What is checked before the first step: samples and sums.
 
 All ranks must have the same samples, and a resumed run those that it had. A few samples of each
 split are read: the first, the last, and some of the first step. What they draw from the seeded
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,9 +19,10 @@ import torch
 from torch import Tensor
 
 from . import rng
-from .data import Reader, come_in_turn, count_of, seed_sample
-from .distributed import agree, refuse_if_any, run_on_all_ranks
-from .model import bytes_of, named
+from .data import Reader, count_of, is_stream, seed_sample
+from .distributed import agree, refuse_if_any
+from .errors import RefusedError
+from .model import bytes_of
 from .order import Order
 from .task import name_of
 from .trainer import Trainer, sum_and_count
@@ -37,7 +37,7 @@ def samples_of(reader: Reader, order: Order | None) -> dict[str, Any]:
     ``order`` is that of the training samples. Raises RefusedError on all ranks where they differ.
     """
     split = reader.split
-    if come_in_turn(reader.samples):
+    if is_stream(reader.samples):
         return {"count": count_of(reader.samples), "samples": {}}
     last = len(reader) - 1
     indices = {0, last}
@@ -61,8 +61,8 @@ def difference(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if was["count"] != has["count"]:
             return f"it had {was['count']} samples of {split!r}, and now there are {has['count']}"
         for index, digest in was["samples"].items():
-            other = has["samples"].get(index, digest)
-            if digest != other and RANDOM not in (digest, other):
+            second = has["samples"].get(index, digest)
+            if digest != second and RANDOM not in (digest, second):
                 return f"sample {index} of {split!r} is another one than it was"
     return ""
 
@@ -112,9 +112,9 @@ ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their s
 Sums = tuple[float, float]  # of losses, and the count of terms
 
 
-def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
+def is_mean(whole: Sums, first: Sums, second: Sums) -> bool:
     """Whether the loss of a batch is the mean of its halves' losses, and not their sum."""
-    (loss, count), (a, n), (b, m) = whole, one, other
+    (loss, count), (a, n), (b, m) = whole, first, second
     if not math.isclose(count, n + m, rel_tol=ALIKE) or n + m == 0:
         return False  # whatever it counts, it is not the terms
     mean = (n * a + m * b) / (n + m)
@@ -122,7 +122,7 @@ def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
 
 
 def refuse_sums(trainer: Trainer, batches: Sequence[Any]) -> str:
-    """Raises RefusedError on all ranks where a task returns a mean, or broadcasts its targets.
+    """Raises RefusedError on all ranks where a task returns a mean, or nothing to learn from.
 
     ``batches`` are a batch and its two halves: the sum of a batch is that of its halves added up.
     Where it is not, the returned line says so. The model is in eval mode, where no sample affects
@@ -132,30 +132,24 @@ def refuse_sums(trainer: Trainer, batches: Sequence[Any]) -> str:
     for name in ("loss", "measure"):
         hook = f"{name}() of the task {name_of(trainer.task)}"
         try:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
-                sums = [_sums_of(name, trainer, batch) for batch in batches]
+            sums = (whole, count), (first, n), (second, m) = [
+                _sums_of(name, trainer, batch) for batch in batches
+            ]
+        except RefusedError as error:
+            wrong = wrong or str(error)
+            continue
         except Exception:  # as from a loss that takes no half of a batch: the step will show it
             continue
-        (whole, count), (one, n), (other, m) = sums
-        texts = [str(each.message) for each in warned if "broadcasting" in str(each.message)]
-        if wrong:
-            continue
-        if texts:
-            wrong = (
-                f"{hook} compares tensors of different shapes: {texts[0].split(' This ')[0]} "
-                "Each output is compared with each target; give both one shape, as .squeeze(1) does"
-            )
-        elif is_mean(*sums):
-            wrong = (
+        if is_mean(*sums):
+            wrong = wrong or (
                 f"{hook} returns a mean: {whole:.6g} for {count:g} terms, of which the one half "
-                f"has {one:.6g} and the other {other:.6g}; return the sum, as "
+                f"has {first:.6g} and the other {second:.6g}; return the sum, as "
                 'reduction="sum" does, and the count'
             )
-        elif abs(whole - one - other) > ALIKE * (abs(one) + abs(other)) and count == n + m:
+        elif abs(whole - first - second) > ALIKE * (abs(first) + abs(second)) and count == n + m:
             line = line or (
-                f"{hook} is no sum over samples: {whole:.6g} for the first batch, and {one:.6g} "
-                f"and {other:.6g} for its halves; look at the shapes, unless it compares samples"
+                f"{hook} is not a sum over samples: {whole:.6g} for the first batch, {first:.6g} "
+                f"and {second:.6g} for its halves; look at the shapes, unless it compares samples"
             )
     refuse_if_any(wrong)
     return line
@@ -163,42 +157,9 @@ def refuse_sums(trainer: Trainer, batches: Sequence[Any]) -> str:
 
 def _sums_of(name: str, trainer: Trainer, batch: Any) -> Sums:
     with trainer.evaluating(), trainer.autocast():
-        sums = getattr(trainer.task, name)(trainer.bare, batch)
-    loss, count = sums if name == "loss" else (sums["loss"], sums["count"])
-    return float(loss), float(count)
-
-
-def refuse_gradients(trainer: Trainer, batch: Any) -> str:
-    """Raises RefusedError on all ranks for gradients of a batch that no step can use.
-
-    Returns the names of parameters without one, which a single rank can do without. Nothing is
-    changed: the wrapper is left out, and buffers, modes and random numbers stay.
-    """
-    learning, model = trainer.learning, trainer.bare
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    aside = rng.aside(trainer.config.seed, trainer.world.rank, trainer.device)
-    with aside, trainer.autocast():
-        loss, _ = run_on_all_ranks(lambda: sum_and_count(trainer.task.loss(model, batch)))
-        in_order = torch.autograd.grad(loss, list(learning.values()), allow_unused=True)
-    with torch.no_grad():
-        for buffer, before in buffers:
-            if buffer.layout == torch.strided and buffer.shape == before.shape:
-                buffer.copy_(before)
-    gradients = dict(zip(learning, in_order, strict=True))
-    sparse = [n for n, g in gradients.items() if g is not None and g.layout != torch.strided]
-    unused = [n for n, g in gradients.items() if g is None]
-    wrong = ""
-    if sparse:
-        wrong = (
-            f"the gradient of {named(sparse)} is sparse, which cannot be clipped; leave "
-            "sparse=True of the nn.Embedding out"
-        )
-    elif unused and trainer.ddp is not None and not trainer.config.find_unused:
-        wrong = (
-            f"the first batch gave no gradient to {named(unused)}; freeze what loss() does not "
-            "use, with requires_grad_(False), or type --find-unused if it is used now and then"
-        )
-    elif len(unused) == len(gradients):
-        wrong = "the first batch gave no gradient to any parameter; use the model in loss()"
-    refuse_if_any(wrong)
-    return named(unused) if unused else ""
+        if name == "measure":
+            sums = trainer.task.measure(trainer.bare, batch)
+            return float(sums["loss"]), float(sums["count"])
+        with torch.enable_grad():
+            loss, count = sum_and_count(trainer.task.loss(trainer.bare, batch))
+        return float(loss), float(count)

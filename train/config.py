@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from functools import partial
 from typing import Any, NoReturn
 
 from .errors import prints_messages, refuse, shared_refusal
@@ -38,21 +36,14 @@ def checked(text: str, fits: Callable[[str], bool], wanted: str) -> str:
     with suppress(ValueError):
         if fits(text):
             return text
-    raise argparse.ArgumentTypeError(f"{text!r} cannot be; type {wanted}")
+    raise argparse.ArgumentTypeError(f"{text!r} cannot be; use {wanted}")
 
 
-def whole(
-    low: int, high: int = LARGEST, multiple_of: int = 1, also: str = ""
-) -> Callable[[str], int]:
-    """Return a parser for whole numbers from ``low``, such a multiple, to ``high``, both allowed.
-
-    The error also names the word ``also``, which the caller accepts itself.
-    """
+def whole(low: int, high: int = LARGEST, multiple_of: int = 1) -> Callable[[str], int]:
+    """Return a parser for whole numbers from ``low`` to ``high``, both allowed."""
     wanted = f"a whole number from {low} to {high}" if high < LARGEST else f"{low} or more"
     if multiple_of > 1:
         wanted = f"a multiple of {multiple_of} from {low} to {high}"
-    if also:
-        wanted += f", or {also}"
     allowed = range(low, high + 1, multiple_of)
     return lambda text: int(checked(text, lambda typed: int(typed) in allowed, wanted))
 
@@ -83,18 +74,13 @@ def pair(text: str) -> tuple[float, float]:
 
 def every(text: str) -> int | str:
     """Read a number of steps, 0 for never, or "epoch"."""
-    return text if text == EPOCH else whole(0, also=EPOCH)(text)
+    return text if text == EPOCH else whole(0)(text)
 
 
 def goal(text: str) -> str:
     """Check a measure, and the ":max" or ":min" after it that says which way is better."""
-    name, _, way = text.rpartition(":")
-    if text != "loss" and not (name and way in ("min", "max")):
-        measure = name or way or "accuracy"
-        raise argparse.ArgumentTypeError(
-            f"{text!r} does not say which way is better; type {measure}:max or {measure}:min"
-        )
-    return text
+    wanted = "loss, or a measure and which way is better, such as accuracy:max or wer:min"
+    return checked(text, lambda typed: bool(re.fullmatch(r"loss|.+:(min|max)", typed)), wanted)
 
 
 def aim(text: str) -> tuple[str, bool]:
@@ -112,21 +98,13 @@ def splits(text: str) -> str:
 
 def choice(text: str, *words: str) -> Any:
     """Return a field that is one of a few words, by default the first; ``text`` begins its help."""
-    known = f"{', '.join(words[:-1])} or {words[-1]}"
-
-    parse = partial(checked, fits=words.__contains__, wanted=known)
-    return flag(words[0], parse, "NAME", f"{text}{known} (%(default)s)")
-
-
-def path(text: str) -> str:
-    """Refuse the empty path, which a shell makes of a variable that is not set."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty; type the name of a directory")
-    return text
+    known = f"{', '.join(words[:-1])} or {words[-1]} (%(default)s)"
+    keywords = {"choices": words, "metavar": "NAME", "help": text + known}
+    return field(default=words[0], metadata=keywords)
 
 
 def word(text: str) -> str:
-    """Refuse the empty text."""
+    """Refuse the empty text, which a shell makes of a variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError("the text is empty")
     return text
@@ -162,11 +140,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
-            typed = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
-            near = [get_close_matches(word, self._option_string_actions, 1) for word in typed]
-            meant = ", ".join(name for names in near for name in names)
-            message += f"; did you mean {meant}?" if meant else ";"
-            message += " type --help for the list of flags"
+            message += "; use --help for the list of flags"
         refuse(shared_refusal(self.origin + message))
 
 
@@ -234,16 +208,15 @@ class Config:
     patience: int | None = flag(None, whole(1), "N", "end after N validations without a new best")
     keep: int = flag(2, whole(1), "N", "checkpoints kept besides the best (%(default)s)")
 
-    out: str | None = flag(None, path, "DIR", "where to write (runs/<task>-<date>-<time>)")
+    out: str | None = flag(None, word, "DIR", "where to write (runs/<task>-<date>-<time>)")
     overwrite: bool = switch("replace the run in --out")
     resume: str = flag(
-        "never", path, "HOW", "auto: go on with --out, never, or a checkpoint's path (%(default)s)"
+        "never", word, "HOW", "auto: go on with --out, never, or a checkpoint's path (%(default)s)"
     )
-    init: str | None = flag(None, path, "PATH", "begin with these weights, of a file or a run")
+    init: str | None = flag(None, word, "PATH", "begin with these weights, of a file or a run")
     max_time: str | None = flag(None, duration, "TIME", "save and leave in time: 90m, 12h, 1:30:00")
 
-    tensorboard: bool = switch("write TensorBoard events too")
-    wandb: str | None = flag(None, word, "PROJECT", "log to Weights & Biases, one run per rank")
+    tensorboard: bool = switch("write TensorBoard events to OUT/tensorboard")
     profile: bool = switch("write a trace of a few steps as OUT/trace-rank<N>.json")
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -253,10 +226,10 @@ FLAGS = tuple(one for one in fields(Config) if one.name != "options")
 
 
 def to_toml(config: Config) -> str:
-    """The configuration as a file that --config reads: the names of flags, and their values."""
+    """Return the flags and values that --config reads; --overwrite is for one start alone."""
     values = {one.name: getattr(config, one.name) for one in FLAGS} | dict(config.options)
-    if config.epochs is not None:
-        del values["steps"]  # which do not hold
+    for name in ("overwrite", "steps" if config.epochs is not None else ""):
+        values.pop(name, None)
     # JSON and TOML (toml.io, v1.0.0) write these values in the same way, but for one character.
     texts = {k: json.dumps(v, ensure_ascii=False) for k, v in values.items() if v is not None}
     return "".join(f"{name} = {text}\n".replace("\x7f", "\\u007f") for name, text in texts.items())

@@ -48,11 +48,6 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     """
     rng.seed_alike(seed)
     samples = run_on_all_ranks(lambda: task.dataset(split))
-    if isinstance(samples, DataLoader):
-        raise shared_refusal(
-            f"dataset({split!r}) of the task {name_of(task)} returned a DataLoader, and the loop "
-            "makes the batches; return its dataset"
-        )
     count = count_of(samples)
     agree(
         {f"the length of the data set {split!r}": count},
@@ -61,27 +56,27 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     wrong = ""
     if count == 0:
         wrong = "is empty"
+    elif isinstance(samples, DataLoader):
+        wrong = "is a DataLoader, and the loop makes the batches"
     elif isinstance(samples, Iterator) and not inspect.isfunction(type(samples).__iter__):
         wrong = "can be read only once"  # such as a generator; a class may begin again
-    elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
-        wrong = "has no length" if count is None else "has no index"
     if wrong:
         raise shared_refusal(
-            f"the data set {split!r} of the task {name_of(task)} {wrong}; give it samples that "
-            "len() counts, and that have an index each, or an IterableDataset",
+            f"the data set {split!r} of the task {name_of(task)} {wrong}; return samples that "
+            "len() counts, and that have an index each, or an IterableDataset"
         )
     return samples
 
 
-def come_in_turn(samples: object) -> bool:
+def is_stream(samples: object) -> bool:
     """Whether the samples have no index, and can only be read one after the other."""
     indexed = hasattr(samples, "__getitem__") and not isinstance(samples, IterableDataset)
     return hasattr(samples, "__iter__") and not indexed
 
 
-def own_state(samples: Any) -> Any:
+def state_of(samples: Any) -> Any:
     """The ``state_dict`` of a data set that can go on from one, else None."""
-    goes_on = come_in_turn(samples) and hasattr(samples, "load_state_dict")
+    goes_on = is_stream(samples) and hasattr(samples, "load_state_dict")
     return samples.state_dict() if goes_on else None
 
 
@@ -99,12 +94,6 @@ def count_of(samples: Any) -> int | None:
         return None
 
 
-def described(samples: Samples) -> str:
-    """The number of samples in words, if it is known."""
-    count = count_of(samples)
-    return "samples as they come" if count is None else f"{count:,} samples"
-
-
 class Reader:
     """A data set that takes the samples of a whole batch and collates what it read.
 
@@ -117,7 +106,7 @@ class Reader:
         self.seed = seed
         collate = task.collate if has(task, "collate") else default_collate
         self.shipped = Shipped(name, (samples_of(task, split, seed), collate))
-        self.start = copy.deepcopy(own_state(self.samples))  # before anything is read
+        self.start = copy.deepcopy(state_of(self.samples))  # before anything is read
         self.first: list[Any] | None = None  # the first samples, if the others have no index
         self.part, self.parts = 0, 1  # of a divided stream
 
@@ -131,12 +120,12 @@ class Reader:
 
     def divided(self, part: int, parts: int) -> Reader:
         """A reader of a part of a stream, in which other samples have other random numbers."""
-        one = copy.copy(self)
-        one.part, one.parts = part, parts
+        part_reader = copy.copy(self)
+        part_reader.part, part_reader.parts = part, parts
         samples, collate = self.shipped.content
-        one.shipped = Shipped(self.shipped.task, (samples.shard(parts, part), collate))
-        one.start = copy.deepcopy(own_state(one.samples))
-        return one
+        part_reader.shipped = Shipped(self.shipped.task, (samples.shard(parts, part), collate))
+        part_reader.start = copy.deepcopy(state_of(part_reader.samples))
+        return part_reader
 
     def collated(self, samples: list[Any]) -> Any:
         """A batch of these samples, with tensors in place of arrays."""
@@ -167,3 +156,11 @@ class Readers(dict[str, Reader]):
     def __missing__(self, split: str) -> Reader:
         self[split] = Reader(self.task, split, self.config.task, self.config.seed)
         return self[split]
+
+    def describe(self) -> str:
+        """Return the task's line on its data, or else the numbers of samples."""
+        own = run_on_all_ranks(lambda: str(self.task.describe() or ""))
+        agree({"describe()": own}, "describe() has to describe the data, and not the rank")
+        counts = (count_of(self[split].samples) for split in ("train", "validation"))
+        train, held_out = ("unknown" if each is None else f"{each:,}" for each in counts)
+        return own or f"{train} samples to train on, {held_out} held out"

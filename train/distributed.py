@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from .errors import ElsewhereError, RefusedError, shared_refusal
 
 T = TypeVar("T")
 
-ASK_AGAIN_S = 5.0
+LONGEST_PAUSE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,35 +35,20 @@ class World:
 def read_world(environ: Mapping[str, str]) -> World:
     """Read the launcher's variables of this worker; without RANK and WORLD_SIZE, a world of one.
 
-    Raises RefusedError when the launcher's variables are incomplete or contradict each other.
+    Raises RefusedError when they are incomplete or contradict each other.
     """
     if "RANK" not in environ and "WORLD_SIZE" not in environ:
         return World()
-    numbers = []
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        text = environ.get(name, "")
-        if not text.isdecimal():
-            seen = f"is {text!r}" if name in environ else "is not set"
-            raise RefusedError(
-                f"{name} {seen}, and RANK, WORLD_SIZE and LOCAL_RANK go together as numbers; "
-                "start the workers with a launcher, or unset them all to train with one process"
-            )
-        numbers.append(int(text))
-    rank, size, local_rank = numbers
-    local = environ.get("LOCAL_WORLD_SIZE", "")
-    world = World(rank, size, local_rank, int(local) if local.isdecimal() else size)
-    if world.rank >= world.size:
+    try:
+        rank, size, local = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        if not 0 <= rank < size:
+            raise ValueError(f"RANK is {rank} and WORLD_SIZE is {size}")
+        return World(rank, size, local, int(environ.get("LOCAL_WORLD_SIZE", size)))
+    except (KeyError, ValueError) as error:
         raise RefusedError(
-            f"RANK is {world.rank} but WORLD_SIZE is {world.size}; ranks count from 0 to "
-            "WORLD_SIZE - 1"
-        )
-    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)]
-    if world.size > 1 and missing:
-        raise RefusedError(
-            f"WORLD_SIZE is {world.size} but {' and '.join(missing)} not set; export the host of "
-            "rank 0 as MASTER_ADDR and a free port there as MASTER_PORT"
-        )
-    return world
+            f"RANK, WORLD_SIZE and LOCAL_RANK go together as numbers: {error}; start the workers "
+            "with a launcher, or unset them all to train with one process"
+        ) from error
 
 
 def pick_device(wanted: str, world: World, count: int) -> torch.device:
@@ -79,7 +64,7 @@ def pick_device(wanted: str, world: World, count: int) -> torch.device:
         maker = "ROCm" if torch.version.hip else "CUDA"  # PyTorch for ROCm says cuda as well
         raise RefusedError(
             f"LOCAL_RANK is {world.local_rank} but {count} {maker} devices are visible; "
-            "start as many workers per node as it has devices, or type --device cpu"
+            "start as many workers per node as it has devices, or use --device cpu"
         )
     return torch.device("cuda", index)
 
@@ -110,7 +95,7 @@ def join(world: World, device: torch.device) -> None:
         why = str(error).strip().splitlines()[-1]
         raise RefusedError(
             f"NCCL does not connect rank {world.rank} with the others: {why}; give each rank a "
-            "device of its own, or type --device cpu; export NCCL_DEBUG=INFO to hear more"
+            "device of its own, or use --device cpu; export NCCL_DEBUG=INFO to hear more"
         ) from None
 
 
@@ -127,9 +112,9 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
-def any_rank(says: bool, device: torch.device) -> bool:
+def any_rank(value: bool, device: torch.device) -> bool:
     """Whether at least one rank passes true; every rank gets the same answer."""
-    return bool(sum_over_ranks(torch.full((1,), float(says), device=device)).item())
+    return bool(sum_over_ranks(torch.full((1,), float(value), device=device)).item())
 
 
 def from_every_rank(value: T) -> list[T]:
@@ -149,20 +134,20 @@ def run_on_all_ranks(work: Callable[[], T]) -> T:
     """
     error: Exception | None = None
     try:
-        made = work()
+        result = work()
     except Exception as raised:
         error = raised
     refusal = str(error) if isinstance(error, RefusedError) else ""
     answers = from_every_rank((refusal, error is not None))
     for rank, (text, _) in enumerate(answers):
         if text:
-            raise shared_refusal(text if all(one for one, _ in answers) else f"rank {rank}: {text}")
+            raise shared_refusal(f"rank {rank}: {text}" if rank > 0 else text)
     failed = [rank for rank, (_, has_failed) in enumerate(answers) if has_failed]
     if error is not None and failed[0] == (dist.get_rank() if dist.is_initialized() else 0):
         raise error
     if failed:
         raise ElsewhereError
-    return made
+    return result
 
 
 def refuse_if_any(wrong: str) -> None:
@@ -183,7 +168,7 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
             if mine != its and str(mine) != str(its):  # not a number is unlike itself
                 raise shared_refusal(
                     f"the ranks disagree on {name}: rank 0 has {mine}, rank {rank} has {its}; "
-                    f"{otherwise}",
+                    f"{otherwise}"
                 )
 
 
@@ -195,18 +180,19 @@ def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -
     is raised on rank 0, and the others raise ElsewhereError. Meanwhile rank 0 may use the CPUs of
     all ranks of its node.
     """
-    errors: list[Exception] = []
-    worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
+    future = None
     if world.rank == 0:
-        worker.start()
+        future = ThreadPoolExecutor(1, initializer=have_the_nodes_cpus).submit(work)
     pause_s = 0.05
-    while any_rank(world.rank == 0 and _busy(worker, pause_s), device):
-        pause_s = min(2 * pause_s, ASK_AGAIN_S)
-    outcome = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
-    for is_refusal, text in outcome:  # one at most
-        if is_refusal:
-            raise shared_refusal(text)
-        raise errors[0] if errors else ElsewhereError
+    while any_rank(future is not None and not wait([future], pause_s).done, device):
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    error = None if future is None else future.exception()
+    refusal = str(error) if isinstance(error, RefusedError) else ""
+    refusal, has_failed = from_rank_0((refusal, error is not None))
+    if refusal:
+        raise shared_refusal(refusal)
+    if has_failed:
+        raise error or ElsewhereError
 
 
 def have_the_nodes_cpus() -> None:
@@ -218,19 +204,6 @@ def have_the_nodes_cpus() -> None:
     with suppress(OSError, ValueError, AttributeError):  # malformed; not allowed; no Linux
         cpus = {cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)}
         os.sched_setaffinity(0, cpus)
-
-
-def _busy(worker: threading.Thread, pause_s: float) -> bool:
-    worker.join(pause_s)
-    return worker.is_alive()
-
-
-def _keep_error(work: Callable[[], None], errors: list[Exception]) -> None:
-    have_the_nodes_cpus()
-    try:
-        work()
-    except Exception as error:
-        errors.append(error)
 
 
 def from_rank_0(value: T) -> T:

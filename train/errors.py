@@ -46,7 +46,7 @@ def needed(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise shared_refusal(
-            f"{error.name or module} is not installed; type pip install 'spawnlaunch[{extra}]'",
+            f"{error.name or module} is not installed; run pip install 'spawnlaunch[{extra}]'"
         ) from error
 
 
@@ -71,8 +71,8 @@ def write_stderr(text: str) -> None:
 def refuse(refusal: RefusedError) -> NoReturn:
     """Print a refusal and exit with status 2; rank 0 alone prints one that all ranks raise."""
     if prints_messages() or not refusal.shared:
-        who = "" if prints_messages() else f"rank {os.environ['RANK']}: "
-        write_stderr(f"train: error: {who}{refusal}\n")
+        prefix = "" if prints_messages() else f"rank {os.environ['RANK']}: "
+        write_stderr(f"train: error: {prefix}{refusal}\n")
     elif not refusal.met:
         wait_for_another()
     sys.exit(2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import copyreg
-import dataclasses
 import multiprocessing
 import os
 import pickle
@@ -39,11 +38,7 @@ class Feed:
     """
 
     def __init__(
-        self,
-        reader: Any,
-        order: Iterable[Batch] | None,
-        workers: int,
-        device: torch.device,
+        self, reader: Any, order: Iterable[Batch] | None, workers: int, device: torch.device
     ) -> None:
         self.device = device
         several: dict[str, Any] = {}
@@ -81,16 +76,8 @@ class Feed:
             yield to_device(batch, self.device)
 
 
-def default_workers(wanted: int | None, device: torch.device, world: World) -> int:
-    """``loader_workers`` for this process on this machine."""
-    online = os.cpu_count() or 1
-    known = hasattr(os, "sched_getaffinity")  # Linux
-    cpus = len(os.sched_getaffinity(0)) if known else online
-    return loader_workers(wanted, device.type, world, cpus, online)
-
-
 def loader_workers(wanted: int | None, device: str, world: World, cpus: int, online: int) -> int:
-    """The number of loader processes of this rank, which may run on ``cpus`` of ``online`` CPUs.
+    """Return the loader processes of this rank, which may use ``cpus`` of ``online`` CPUs.
 
     With an accelerator they get all CPUs of the rank but one. On a CPU they would take CPUs from
     the computation, so the rank reads its samples itself.
@@ -124,7 +111,7 @@ class Shipped:
             except (pickle.PicklingError, AttributeError, TypeError, OSError) as error:
                 raise shared_refusal(
                     f"--task {self.task}: its samples cannot be sent to loader processes: {error}; "
-                    "type --loader-workers 0"
+                    "use --loader-workers 0"
                 ) from error
             self.file.flush()
         return self.task, reduction.DupFd(self.file.fileno())
@@ -138,22 +125,15 @@ class Shipped:
 
 
 def _reduce_map(array: np.memmap[Any, Any]) -> Any:
-    """Pickle a mapped array as its place in the file; one with changes of its own is sent whole."""
+    """Pickle a mapped array as its place in the file, but one with gaps or own changes whole."""
     root: Any = array
     while isinstance(root.base, np.ndarray):
         root = root.base
-    file = getattr(root, "filename", None)
-    if file is None or root.mode == "c" or not os.path.exists(file):
+    is_copied = getattr(root, "filename", None) is None or root.mode == "c"
+    if is_copied or not array.flags.c_contiguous or not array.size:
         return np.asarray(array).__reduce_ex__(5)
-    begin = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    where = (str(file), "r" if root.mode == "r" else "r+", root.offset, root.nbytes)
-    return _map, (*where, begin, array.dtype, array.shape, array.strides)
-
-
-def _map(file: str, mode: Any, offset: int, size: int, begin: int, *layout: Any) -> Any:
-    dtype, shape, strides = layout
-    data: Any = np.memmap(file, np.uint8, mode, offset, (size,))
-    return np.ndarray.__new__(np.memmap, shape, dtype, data, begin, strides)
+    mode, offset = "r" if root.mode == "r" else "r+", root.offset + array.ctypes.data
+    return np.memmap, (root.filename, array.dtype, mode, offset - root.ctypes.data, array.shape)
 
 
 copyreg.pickle(np.memmap, _reduce_map)  # else each process would get a copy of the file
@@ -176,10 +156,10 @@ def end_with_rank(_worker: int) -> None:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The batch with every tensor in it on ``device``.
+    """Return the batch with every tensor in it on ``device``.
 
-    Lists, tuples, mappings and dataclasses are looked into, and keep their classes. Another object
-    is moved by its method ``to``, such as BatchEncoding of transformers.
+    Lists, tuples and mappings are looked into, and keep their classes. Another object is moved by
+    its method ``to``, such as BatchEncoding of transformers.
     """
     if callable(getattr(batch, "to", None)):  # which may be a field of that name too
         try:
@@ -187,7 +167,6 @@ def to_device(batch: Any, device: torch.device) -> Any:
             return batch.to(device, non_blocking=True)
         except TypeError:  # it takes a device alone
             return batch.to(device)
-    moved: Any
     if isinstance(batch, Mapping):
         items = {key: to_device(value, device) for key, value in batch.items()}
         if not isinstance(batch, dict):
@@ -198,12 +177,6 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, (list, tuple)):
         values = [to_device(value, device) for value in batch]
         return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        moved = copy.copy(batch)
-        for one in dataclasses.fields(batch):
-            value = to_device(getattr(batch, one.name), device)
-            object.__setattr__(moved, one.name, value)  # frozen ones too
-        return moved
     return batch
 
 

@@ -1,4 +1,4 @@
-"""Report a run's numbers on the screen, in files, and to trackers, on the way and at its end.
+"""Report a run's numbers on the screen and in files, on the way and at its end.
 
 Communication that runs beside the backward pass costs nothing. The time from the moment the last
 gradients were handed to the network until they are back does cost, and counts as waiting here. On a
@@ -13,7 +13,8 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -21,13 +22,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .config import Config
 from .distributed import from_every_rank
-from .errors import StoppedError, advice
+from .errors import StoppedError, advice, needed
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
 from .screen import Screen
 from .task import Task, unit_of
-from .trackers import Tracker
+
+METRICS = "metrics.jsonl"
 
 
 class Split(NamedTuple):
@@ -59,8 +62,6 @@ class Clock:
         self.progress = Progress()
         self.data_s = 0.0
         self.steps: list[tuple[Any, Any, Any, Any]] = []
-        self.begun = self.last_sent = self.done = self.back = self._mark()
-        self.asked_at = time.perf_counter()
         self.all_sent = False
 
     def _mark(self) -> Any:
@@ -72,14 +73,12 @@ class Clock:
 
     def start(self) -> None:
         """Mark the start of a step, which waits for its first batch."""
-        self.begun = self._mark()
-        self.asked_at = time.perf_counter()
-        self.last_sent, self.all_sent = None, False
-        self.progress.phase(DATA)
+        self.begun, self.last_sent, self.all_sent = self._mark(), None, False
+        self.computed(last=False)
 
     def have_data(self) -> None:
         """Mark the arrival of a batch."""
-        self.data_s += time.perf_counter() - self.asked_at
+        self.data_s += time.perf_counter() - self.requested_at
         self.progress.phase(COMPUTE)
 
     def sent(self, last: bool) -> None:
@@ -91,9 +90,9 @@ class Clock:
     def computed(self, last: bool) -> None:
         """Mark the end of a backward pass; unless it was the step's last, a batch is read next."""
         self.progress.phase(WAIT if last else DATA)
-        self.asked_at = time.perf_counter()
-        if last:
-            self.done = self._mark()
+        self.requested_at = time.perf_counter()
+        if last and not self.all_sent:
+            self.last_sent = self._mark()
 
     def received(self) -> None:
         """Mark that everything from the other ranks has arrived."""
@@ -102,7 +101,7 @@ class Clock:
 
     def stop(self) -> None:
         """Mark the end of a step."""
-        self.steps.append((self.begun, self.last_sent or self.done, self.back, self._mark()))
+        self.steps.append((self.begun, self.last_sent, self.back, self._mark()))
 
     def wait_for_device(self) -> None:
         """Wait until the device has done all that was queued."""
@@ -111,8 +110,8 @@ class Clock:
 
     def split(self) -> Split:
         """Return the means over the steps since the last call; waits for the device."""
-        count = max(1, len(self.steps))
         self.wait_for_device()
+        count = max(1, len(self.steps))
         wait = sum(self._between(sent, back) for _, sent, back, _ in self.steps)
         whole = sum(self._between(begun, end) for begun, _, _, end in self.steps)
         # The device's queue may be busy while Python waits for data, so that they can overlap.
@@ -122,19 +121,18 @@ class Clock:
         return split
 
     def _between(self, first: Any, second: Any) -> float:
-        if self.on_device:
-            return float(first.elapsed_time(second)) / 1e3
-        return float(second - first)
+        return float(first.elapsed_time(second) / 1e3 if self.on_device else second - first)
 
 
 class Metrics:
     """Appends lines of JSON to a file, each in one write, so that a reader sees whole lines.
 
-    Without a path, as on every rank but 0, nothing is written.
+    With ``events``, a SummaryWriter of TensorBoard, the numbers go there too. Without a path, as on
+    every rank but 0, nothing is written.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, events: Any = None) -> None:
+        self.path, self.events = path, events
         self.problem: StoppedError | None = None  # sent to all ranks by ``write_means``
 
     def write(self, values: Mapping[str, Any]) -> None:
@@ -150,9 +148,26 @@ class Metrics:
                 file.write(line)
         except OSError as error:
             self.problem = StoppedError(
-                f"cannot write to {self.path}: {error.strerror}; {advice(error)}, and type "
+                f"cannot write to {self.path}: {error.strerror}; {advice(error)}, and use "
                 "--resume auto"
             )
+        for name, value in values.items() if self.events is not None else ():
+            if isinstance(value, float):
+                self.events.add_scalar(name, value, values["step"])
+
+    def close(self) -> None:
+        """Write what TensorBoard still keeps in memory."""
+        if self.events is not None:
+            self.events.close()
+
+
+def metrics_of(config: Config, out: Path, rank: int) -> Metrics:
+    """Make the metrics of a run; raises RefusedError where TensorBoard is asked for and missing."""
+    tensorboard = needed("torch.utils.tensorboard", "tensorboard") if config.tensorboard else None
+    if rank != 0:
+        return Metrics(None)
+    events = tensorboard and tensorboard.SummaryWriter(str(out / "tensorboard"))
+    return Metrics(out / METRICS, events)
 
 
 def known(value: Any) -> Any:
@@ -162,7 +177,7 @@ def known(value: Any) -> Any:
 
 MIB = 1 << 20
 # Names in a line of metrics, besides those of a task's report and of its own throughput.
-OWN = {f"{part}_s" for part in Split._fields}.union(
+LOGGED = {f"{part}_s" for part in Split._fields}.union(
     ("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
     ("samples_per_second", "slowest"),
 )
@@ -172,17 +187,10 @@ class Log:
     """Adds up the numbers of the steps since the last line, and writes them."""
 
     def __init__(
-        self,
-        screen: Screen,
-        metrics: Metrics,
-        trackers: Sequence[Tracker],
-        steps: int,
-        task: Task,
-        clock: Clock,
+        self, screen: Screen, metrics: Metrics, steps: int, task: Task, clock: Clock
     ) -> None:
         self.screen = screen
         self.metrics = metrics
-        self.trackers = trackers
         self.steps, self.task = steps, task
         self.clock = clock
         self.hosts = from_every_rank(socket.gethostname())
@@ -205,9 +213,9 @@ class Log:
     def write_means(self, at: Position, result: Step, lr: float) -> None:
         """Write the means over the steps since the last line, and set the sums to zero."""
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
-        own = self.clock.split()
+        split = self.clock.split()
         self.clock.progress.phase(WAIT)
-        answers = from_every_rank((own, str(self.metrics.problem or "")))
+        answers = from_every_rank((split, str(self.metrics.problem or "")))
         self.clock.progress.phase(NOTHING)
         splits = [split for split, _ in answers]
         if problem := answers[0][1]:  # rank 0 alone writes
@@ -228,12 +236,10 @@ class Log:
             **spread(splits),
             "slowest": f"rank {slowest(splits)} on {self.hosts[slowest(splits)]}",
         }
-        parts = {f"{name}_s": round(value, 6) for name, value in own._asdict().items()}
+        parts = {f"{name}_s": round(value, 6) for name, value in split._asdict().items()}
         rate = numbers["samples_per_second"]
         self.clock.progress.publish(loss=known(numbers["loss"]), rate=rate, **parts)
         self.metrics.write(numbers)
-        for tracker in self.trackers:
-            tracker.log(at.step, numbers, own._asdict())
         self.screen.progress(at.step, self.steps, self._note(numbers))
         self.window.zero_()
         self.timed, self.samples, self.timed_s = 0, 0, 0.0
@@ -244,17 +250,15 @@ class Log:
         note += f"  {numbers['samples_per_second']:.0f} samples/s"
         if rate := numbers.get(f"{self.task.counted}_per_second"):
             note += f"  {rate:,.0f} {self.task.counted}/s"
-        if (left := self.steps - numbers["step"]) > 0:
-            note += f"  {in_words(left * self.step_s)} left"
+        if (remaining := self.steps - numbers["step"]) > 0:
+            note += f"  {timedelta(seconds=round(remaining * self.step_s))} left"
         return note
 
     def validation(self, at: Position, loss: float, report: Mapping[str, float]) -> None:
         """Write the validation loss and the task's report."""
         numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
         self.metrics.write(numbers)
-        for tracker in self.trackers:
-            tracker.log(at.step, numbers, {})
-        measures = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
+        measures = in_brief(report)
         if at.step < self.steps or measures:
             text = f"step {at.step}: validation loss {loss:.3f}{unit_of(self.task)}{measures}"
             self.screen.line(text)
@@ -277,18 +281,14 @@ class Log:
         self.timed_s = state["timed_s"]
 
 
-def in_words(seconds: float) -> str:
-    """A time to wait for, such as 45s, 12m and 3h05m."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 1:
-        return f"{rest}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m"
-
-
 def brief(report: Mapping[str, float]) -> dict[str, float]:
-    """The measures that fit on a line: those of single classes have a slash in their names."""
+    """Return the measures that fit on a line; names of single classes have a slash."""
     return {name: value for name, value in report.items() if "/" not in name}
+
+
+def in_brief(report: Mapping[str, float]) -> str:
+    """Return a text of these measures, to follow a loss."""
+    return "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
 
 
 def spread(splits: list[Split]) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def slowest(splits: list[Split]) -> int:
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
     """Remove the lines after ``step``, and its validation too unless it was ``evaluated``."""
-    kept = [
+    lines = [
         line
         for line in read(path)
         if line["step"] < step
@@ -316,7 +316,7 @@ def go_back_to(path: Path, step: int, evaluated: bool) -> None:
     ]
     part = path.with_name(path.name + ".part")
     with part.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(line) + "\n" for line in kept)
+        file.writelines(json.dumps(line) + "\n" for line in lines)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
+
+import torch
 
 from .saving import Saver
 from .schedule import Position
-from .training import Measured, Training, profiling
+from .training import Measured, Training
 
 
 def steps_and_validations(
@@ -22,19 +25,27 @@ def steps_and_validations(
     batches = run.batches(at)  # of this rank, from here to the end of the run
     last: Measured | None = None
     stop = False
-    trace = run.place.out / f"trace-rank{run.place.world.rank}.json"
-    with profiling(run.config.profile, trace) as record:
+    with profiler(run) if run.config.profile else nullcontext() as recorder:
         while not stop and not schedule.complete(at):
             if at.evaluated:
                 at, stop = step(run, at, batches)
-                if record is not None:
-                    record()
+                if recorder is not None:
+                    recorder.step()
             else:  # a validation is due after the last step
                 at, stop, last = run.validation(at)
             if stop or schedule.worth_saving(at):
                 run.watch.look_at_all()
                 saver.save(at, run.log)
     return at, last
+
+
+def profiler(run: Training) -> Any:
+    """Make a profiler that writes a trace of three steps, after the first ones."""
+    trace = run.place.out / f"trace-rank{run.place.world.rank}.json"
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(skip_first=5, wait=0, warmup=1, active=3, repeat=1),
+        on_trace_ready=lambda recorded: recorded.export_chrome_trace(str(trace)),
+    )
 
 
 def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from .config import Config, pair
 from .distributed import agree, run_on_all_ranks
-from .errors import RefusedError
+from .errors import shared_refusal
 from .task import Task
 
 OF_PARAMETERS = ("params", "param_names")  # in a group, beside its settings
@@ -25,66 +24,32 @@ def make(
 
     Only matrices decay: a norm's scale has no reason to be near 0.
     """
-    if (own := run_on_all_ranks(lambda: own_optimizer(task, model, config.lr))) is not None:
-        settings = [
-            {k: v for k, v in group.items() if k not in OF_PARAMETERS} for group in own.param_groups
+    if (optimizer := run_on_all_ranks(lambda: task.optimizer(model, config.lr))) is None:
+        groups = [
+            {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
+            {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
         ]
-        members = [", ".join(sorted(names)) for names in names_in(own, model)]
-        agree(
-            {
-                "the optimizer": type(own).__name__,
-                **{f"group {i} of the optimizer": group for i, group in enumerate(settings)},
-                **{f"the parameters of group {i}": names for i, names in enumerate(members)},
-            },
-            "optimizer() has to make the same one on every rank",
-        )
-        return own
-    groups = [
-        {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)
-
-
-def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
-    """Make the task's own optimizer. Raises RefusedError unless the loop can step with it."""
-    own: torch.optim.Optimizer | None = task.optimizer(model, lr)
-    if own is None:
-        return None
-    why = ""
-    if not isinstance(own, torch.optim.Optimizer):
-        why = "which is no torch.optim.Optimizer"
-    elif _needs_closure(own):
-        why = "which asks for the loss several times in one step"
-    elif any(group.get("lr") is None for group in own.param_groups):
-        why = (
-            "a group of which has no lr for the schedule to scale (Adafactor: relative_step=False)"
-        )
-    if why:
-        raise RefusedError(
-            f"optimizer() returns an object of the class {type(own).__name__}, {why}; return one "
-            "optimizer, with a group of parameters for each rate"
-        )
-    # The gradients of other parameters would stay on each rank, and no checkpoint would hold them.
-    known = set(map(id, model.parameters()))
-    every = [p for group in own.param_groups for p in group["params"]]
-    if strange := [tuple(p.shape) for p in every if id(p) not in known]:
-        raise RefusedError(
-            f"optimizer() has {len(strange)} of its {len(every)} parameters from elsewhere than "
-            f"the model it was given, one of the shape {strange[0]}; make them part of what "
-            "model() returns"
-        )
-    return own
-
-
-def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty
+        return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)
+    agreed = {"the optimizer": type(optimizer).__name__}
+    for i, names in enumerate(names_in(optimizer, model)):
+        settings = {k: v for k, v in optimizer.param_groups[i].items() if k not in OF_PARAMETERS}
+        agreed[f"group {i} of the optimizer"] = f"{settings} for {', '.join(sorted(names))}"
+    agree(agreed, "optimizer() has to make the same one on every rank")
+    return optimizer
 
 
 def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
-    """The names of the parameters in each group, in the order in which the optimizer has them."""
+    """Return the names of the parameters in each group, in the order that the optimizer has.
+
+    Raises RefusedError where one is not the model's: the ranks would not share its gradient.
+    """
     names = {id(p): name for name, p in model.named_parameters()}
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    if strange := [tuple(p.shape) for p in every if id(p) not in names]:
+        raise shared_refusal(
+            f"optimizer() has {len(strange)} of its {len(every)} parameters from elsewhere than "
+            f"the model, one of the shape {strange[0]}; make them part of what model() returns"
+        )
     return [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
 
 
@@ -118,12 +83,12 @@ def by_position(
         raise ValueError(f"its optimizer has other parameters in its groups: {', '.join(every)}")
     positions = {name: at for at, name in enumerate(name for group in names for name in group)}
     states = {positions[name]: state for name, state in saved["state"].items()}
-    made = []
+    restored = []
     for group, of_group in zip(now, names, strict=True):
-        made.append({**known[group][0], "params": [positions[name] for name in of_group]})
-        if "param_names" in made[-1]:
-            made[-1]["param_names"] = list(of_group)
-    return {"state": states, "param_groups": made}, [known[group][1] for group in now]
+        restored.append({**known[group][0], "params": [positions[name] for name in of_group]})
+        if "param_names" in restored[-1]:
+            restored[-1]["param_names"] = list(of_group)
+    return {"state": states, "param_groups": restored}, [known[group][1] for group in now]
 
 
 def use_changed(
@@ -135,8 +100,8 @@ def use_changed(
 
     Other settings stay as the optimizer has changed them: it may count steps there.
     """
-    for group, was, made in zip(optimizer.param_groups, before, asked, strict=True):
-        for name, value in copy.deepcopy(made).items():
+    for group, was, now in zip(optimizer.param_groups, before, asked, strict=True):
+        for name, value in copy.deepcopy(now).items():
             if name not in was or _plain(was[name]) != _plain(value):
                 group[name] = value
 

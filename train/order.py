@@ -68,7 +68,7 @@ class Shuffled:
         return samples
 
 
-class AsTheyCome:
+class Unshuffled:
     """Samples that have no index, and are numbered as they are read, in ``parts`` of shards."""
 
     def __init__(self, length: int, parts: str = "") -> None:
@@ -139,7 +139,7 @@ class ByLength:
         by_length = np.argsort(tokens, kind="stable")
         sizes = steps_of(tokens[by_length], self.budget, self.longest)
         steps = np.split(samples[by_length], np.cumsum(sizes)[:-1])
-        taken = [steps[one] for one in permutation(len(steps), self.seed, epoch, 3, window)]
+        taken = [steps[step] for step in permutation(len(steps), self.seed, epoch, 3, window)]
         return Sorted(np.concatenate(taken), np.cumsum([0, *map(len, taken)]))
 
     def _tokens(self, samples: Ints) -> Ints:
@@ -154,10 +154,10 @@ def steps_of(tokens: Ints, budget: int, longest: int) -> list[int]:
     in it: the few that are left at the end are given to other steps, one by one.
     """
     sizes: list[int] = []
-    left = len(tokens)
-    while left:
-        sizes.insert(0, min(left, budget // int(tokens[left - 1])))
-        left -= sizes[0]
+    rest = len(tokens)
+    while rest:
+        sizes.insert(0, min(rest, budget // int(tokens[rest - 1])))
+        rest -= sizes[0]
     if len(sizes) > 1 and sizes[0] < budget // longest:
         few = sizes.pop(0)
         sizes = [size + len(share(few, len(sizes), at)) for at, size in enumerate(sizes)]
@@ -213,9 +213,9 @@ class Order:
     def block(self, first: int) -> range:
         """The positions of this rank's samples of the step at ``first``."""
         count = self.count(first)
-        own = share(count, self.world_size, self.rank)
-        begin = first // count * len(own) if self.divided else first + own.start
-        return range(begin, begin + len(own))
+        of_rank = share(count, self.world_size, self.rank)
+        begin = first // count * len(of_rank) if self.divided else first + of_rank.start
+        return range(begin, begin + len(of_rank))
 
     def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""

@@ -25,7 +25,7 @@ class Progress:
     """The published progress of one run of the loop in this process."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._memory: mmap.mmap | None = None
         try:
             self._file = os.memfd_create(NAME)  # kept open: it is found by its descriptor
@@ -42,13 +42,13 @@ class Progress:
 
     def publish(self, **values: Any) -> None:
         """Change published values of the last step."""
-        self._told.update(values)
+        self._values.update(values)
         if self._memory is not None:
-            text = json.dumps(self._told).encode()
+            text = json.dumps(self._values).encode()
             self._memory[1:] = text.ljust(BYTES - 1)
 
     def step(self, step: int, steps: int) -> None:
         """Publish the end of a step."""
-        if "first_collective" not in self._told:
-            self._told["first_collective"] = time.time()
+        if "first_collective" not in self._values:
+            self._values["first_collective"] = time.time()
         self.publish(step=step, steps=steps, at=time.monotonic())

@@ -49,16 +49,16 @@ def reading() -> Iterator[None]:
     It is used for a batch that other processes read as well: to change NumPy's generator drops the
     second half of a pair of normal numbers, which must not depend on the reader.
     """
-    python, ours = random.getstate(), torch.get_rng_state()
+    python, torch_state = random.getstate(), torch.get_rng_state()
     numpy: Any = np.random  # whose stubs lack the two functions
-    own = numpy.get_bit_generator()
+    bit_generator = numpy.get_bit_generator()
     numpy.set_bit_generator(_of_samples)
     try:
         yield
     finally:
         random.setstate(python)
-        numpy.set_bit_generator(own)
-        torch.set_rng_state(ours)
+        numpy.set_bit_generator(bit_generator)
+        torch.set_rng_state(torch_state)
 
 
 def seed_alike(seed: int) -> None:

@@ -18,18 +18,17 @@ from torch import nn
 
 from . import checkpoint, distributed, saving
 from .config import Config
-from .data import Readers, described
+from .data import Readers
 from .distributed import World, peak_bytes, pick_device
 from .ending import interrupt_saves, noted
 from .errors import RefusedError, StoppedError, advice, shared_refusal
-from .log import Metrics, brief, known
+from .log import in_brief, known, metrics_of
 from .loop import steps_and_validations
-from .saving import EVALUATION, METRICS, Saver, begin, claim
+from .saving import EVALUATION, Saver, begin, claim
 from .schedule import Deadline, Position
 from .screen import Screen, printable, terminal_columns
 from .task import Task, has, name_of, unit_of
 from .tasks import rows
-from .trackers import trackers
 from .training import Measured, Place, Training
 
 
@@ -70,8 +69,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         distributed.leave_group()
         raise RefusedError(str(refusal), shared=refusal.shared, met=True) from refusal
     reasons = distributed.from_every_rank(deadline.reason())
-    for tracker in place.trackers:
-        tracker.close()
+    place.metrics.close()
     # The data-parallel wrapper holds the process group and sits in a reference cycle. It has to
     # go first: gloo's threads abort a process that exits while the group is in use.
     gc.collect()
@@ -104,7 +102,7 @@ def train(
             origin = readers.task.origin
             raise shared_refusal(
                 "--eval-only evaluates trained weights, and these are not"
-                f"{origin and f' ({origin})'}; use --resume or --init",
+                f"{origin and f' ({origin})'}; use --resume or --init"
             )
         return Outcome(training.trainer.bare, at, True, training.at_the_end(None))
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
@@ -130,9 +128,9 @@ def train(
 def agree_on_flags(config: Config) -> None:
     """Raises RefusedError on all ranks together unless they have the same flags."""
     typed = {**vars(config), **config.options}
-    for name in ("options", "loader_workers"):  # as many as each rank has CPUs for
-        del typed[name]
-    flags = {f"--{name.replace('_', '-')}": value for name, value in typed.items()}
+    # Loader processes are as many as each rank has CPUs for.
+    unequal = ("options", "loader_workers")
+    flags = {f"--{n.replace('_', '-')}": value for n, value in typed.items() if n not in unequal}
     distributed.agree(flags, "start all of them with the same command line")
 
 
@@ -143,21 +141,14 @@ def arrive(
 
     The task prepares its data here. Raises RefusedError on all ranks together.
     """
-    begin_from: Path | None = None
-    complaints: list[str] = []
-    out, refusal = Path(), ""
-    if world.rank == 0:
-        try:
-            out = claim(config, name_of(task))
-            begin_from, complaints = saving.find(config.resume, out, config.overwrite)
-            saving.refuse_own_source(config, out)
-        except RefusedError as error:
-            refusal = str(error)
-    out, begin_from, complaints, refusal = distributed.from_rank_0(
-        (out, begin_from, complaints, refusal)
-    )
-    if refusal:
-        raise shared_refusal(refusal)
+
+    def look() -> tuple[Path, Path | None, list[str]]:
+        if world.rank != 0:
+            return Path(), None, []
+        out = claim(config, name_of(task))
+        return out, *saving.find(config, out)
+
+    out, begin_from, complaints = distributed.from_rank_0(distributed.run_on_all_ranks(look))
     for complaint in complaints:
         screen.line(f"{complaint}; using {begin_from}")
     if has(task, "prepare"):
@@ -165,54 +156,43 @@ def arrive(
             rows.forget(out)
         distributed.rank_0_alone(lambda: task.prepare(out), world, device)
         task.prepared(out)
-    metrics = Metrics(out / METRICS if world.rank == 0 else None)
-    return Place(world, device, out, screen, metrics, trackers(config, out, world)), begin_from
+    return Place(world, device, out, screen, metrics_of(config, out, world.rank)), begin_from
 
 
 def announce(
     readers: Readers, config: Config, world: World, device: torch.device, screen: Screen
 ) -> dict[str, Any]:
     """Print the task, its data and the ranks; return the identity that a resumed run must have."""
-    task = readers.task
-    description = distributed.run_on_all_ranks(lambda: str(task.describe() or ""))
-    distributed.agree(
-        {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
-    )
-    if not description:
-        train, held_out = (described(readers[split].samples) for split in ("train", "validation"))
-        description = f"{train} to train on, {held_out.removesuffix(' samples')} held out"
-    ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
+    name, description = name_of(readers.task), readers.describe()
     each = f"{config.batch_size} samples per rank and step"
     if config.global_tokens is not None:
         each = f"{config.global_tokens:,} tokens per step"
     elif config.global_batch is not None:
         each = f"{config.global_batch} samples per step"
     elif config.accumulate > 1:
-        each = f"{config.accumulate} times {config.batch_size} samples per rank and step"
-    screen.line(f"{name_of(task)}: {description}")
-    screen.line(f"{ranks} on {device.type}, {each}")
-    return {"task": name_of(task), "data": description, "seed": config.seed}
+        each = f"{config.accumulate} times {each}"
+    screen.line(f"{name}: {description}")
+    screen.line(f"{world.size} {'rank' if world.size == 1 else 'ranks'} on {device.type}, {each}")
+    return {"task": name, "data": description, "seed": config.seed}
 
 
 def print_preempted(outcome: Outcome, reasons: list[str], place: Place) -> None:
     """Print why a run ended early, and the command that continues it."""
-    if place.world.rank != 0:
-        return
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
     several = place.world.size > place.world.local_size
     place.screen.line(
-        f"to continue: {command_of(place.world)} --config {quote(str(place.out / saving.CONFIG))} "
-        f"--resume auto{' on each node, with --nnodes and --master-addr as before' * several}"
+        f"to continue: {command_of(place)} --resume auto"
+        f"{' on each node, with --nnodes and --master-addr as before' * several}"
     )
 
 
-def command_of(world: World) -> str:
-    """The command that starts the loop with as many ranks as this node has."""
-    if world.size == 1:
-        return "python -m spawnlaunch.train"
-    return f"python -m spawnlaunch --nproc {world.local_size} --"
+def command_of(place: Place) -> str:
+    """Return the command that starts the run with as many ranks as this node has."""
+    several = f"spawnlaunch --nproc {place.world.local_size} --"
+    start = "spawnlaunch.train" if place.world.size == 1 else several
+    return f"python -m {start} --config {quote(str(place.out / saving.CONFIG))}"
 
 
 def print_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
@@ -224,51 +204,41 @@ def print_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> 
     for split, measured in outcome.measured.items():
         every = {"loss": measured.loss, **measured.report}
         numbers[split] = {name: known(value) for name, value in every.items()}
-        measures = "".join(
-            f"  {name} {value:.4f}" for name, value in brief(measured.report).items()
-        )
         if several:  # for one split the last line has it
-            place.screen.line(f"{split}: loss {measured.loss:.3f}{unit_of(task)}{measures}")
+            loss = f"{split}: loss {measured.loss:.3f}{unit_of(task)}"
+            place.screen.line(loss + in_brief(measured.report))
         if table := task.show(measured.sums):
             place.screen.line(table)
     file = place.out / EVALUATION
     try:
         file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise StoppedError(
-            f"cannot write {file}: {error.strerror}; {advice(error)}, and type --resume auto"
-        ) from error
-
-
-def print_best(outcome: Outcome, place: Place) -> None:
-    """Print the command that evaluates the best weights, unless they were evaluated here."""
-    best = place.out / checkpoint.BEST
-    if outcome.at.best_step == outcome.at.step or not best.exists():
-        return
-    scores = f"{place.out}-best"
-    flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
-    place.screen.line(
-        f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to evaluate "
-        f"it: {command_of(place.world)} {flags} --eval-only --out {quote(scores)}"
-    )
+        raise StoppedError(f"cannot write {file}: {error.strerror}; {advice(error)}") from error
 
 
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Print the results and a sample of the model, and export it."""
-    screen, unit = place.screen, unit_of(task)
+    screen, at = place.screen, outcome.at
     if config.eval_only:
         print_splits(outcome, config, task, place)
         return
-    screen.line(f"saved {checkpoint.path_of(place.out, outcome.at.step)}")
+    screen.line(f"saved {checkpoint.path_of(place.out, at.step)}")
     outcome.model.eval()
     print_splits(outcome, config, task, place)
-    print_best(outcome, place)
+    best = place.out / checkpoint.BEST
+    has_better = at.best_step != at.step and best.exists()
+    if has_better:
+        screen.line(
+            f"that was step {at.step}, and best was step {at.best_step}; to evaluate it: "
+            f"{command_of(place)} --init {quote(str(best))} --eval-only "
+            f"--out {quote(f'{place.out}-best')}"
+        )
     if has(task, "sample"):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
     if has(task, "export"):
-        best = checkpoint.path_of(place.out, outcome.at.best_step)
-        if outcome.at.best_step != outcome.at.step and best.exists():
-            outcome.model.load_state_dict(checkpoint.weights_of(best))
-            screen.line(f"exporting the best weights, of step {outcome.at.best_step}")
+        if has_better:
+            weights, _ = checkpoint.load(checkpoint.path_of(place.out, at.best_step))
+            outcome.model.load_state_dict(weights)
+            screen.line(f"exporting the best weights, of step {at.best_step}")
         task.export(outcome.model, place.out)
-    screen.line(f"validation loss {outcome.at.loss:.3f}{unit}")
+    screen.line(f"validation loss {at.loss:.3f}{unit_of(task)}")

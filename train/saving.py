@@ -17,12 +17,11 @@ from .checkpoint import copied
 from .config import Config, aim, to_toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError, advice, shared_refusal
-from .log import Log, go_back_to
+from .log import METRICS, Log, go_back_to
 from .progress import NOTHING, SAVE
 from .schedule import Deadline, Position
 from .training import Training
 
-METRICS = "metrics.jsonl"
 CONFIG = "config.toml"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
@@ -40,48 +39,35 @@ def claim(config: Config, task: str) -> Path:
     when the directory holds a run and neither --resume nor --overwrite says what to do with it,
     when another process writes to it, or when it cannot be made.
     """
-    out, overwrite, resume = config.out, config.overwrite, config.resume
-    if resume == "auto" and out is None:
-        raise RefusedError("--resume auto goes on with the run in --out; type --out as well")
+    if config.resume == "auto" and config.out is None:
+        raise RefusedError("--resume auto goes on with the run in --out; use --out as well")
     try:
-        path = Path(out) if out is not None else _new_directory(task)
+        path = Path(config.out) if config.out is not None else _new_directory(task)
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
-        if _holds_run(path) and not (overwrite or _goes_on(path, resume)):
-            raise FileExistsError
+        is_free = config.overwrite or _goes_on(path, config.resume) or not _holds_run(path)
         (path / METRICS).open("a").close()
-    except FileExistsError:
-        if path.is_dir():
-            to_do = "--resume auto to go on with it, or --overwrite to replace it"
-            if config.eval_only:
-                to_do = "or --resume auto to evaluate it"
-            raise RefusedError(f"{path} already holds a run; type another --out, {to_do}") from None
-        raise RefusedError(f"{path} is not a directory; type another --out") from None
     except OSError as error:
         raise RefusedError(
-            f"cannot write to {out or 'runs'}: {error.strerror}; type another --out"
+            f"cannot write to {config.out or 'runs'}: {error.strerror}; use another --out"
         ) from None
+    if not is_free:
+        to_do = "--resume auto to go on with it, or --overwrite to replace it"
+        if config.eval_only:
+            to_do = "or --resume auto to evaluate it"
+        raise RefusedError(f"{path} already holds a run; use another --out, {to_do}")
     return path
 
 
-def refuse_own_source(config: Config, out: Path) -> None:
+def refuse_removed_source(config: Config, out: Path) -> None:
     """Raises RefusedError where --overwrite would remove the run that --init or --resume reads."""
-    if not config.overwrite:
-        return
-    if config.resume == "auto":
-        raise RefusedError("--overwrite begins anew, and --resume auto goes on; leave one out")
-    if config.eval_only:
-        raise RefusedError(
-            "--eval-only trains nothing that could replace the run in --out; leave --overwrite out"
-        )
-    for flag, path in (("--init", config.init), ("--resume", config.resume)):
-        if path in (None, "auto", "never"):
-            continue
-        place, source = out.resolve(), Path(path).resolve()
-        if place == source or place in source.parents:
+    resumed = {"auto": str(out), "never": None}.get(config.resume, config.resume)
+    for flag, source in (("--init", config.init), ("--resume", resumed)):
+        places = [] if source is None else [Path(source).resolve(), *Path(source).resolve().parents]
+        if config.overwrite and out.resolve() in places:
             raise RefusedError(
-                f"--overwrite would remove what {flag} begins from, {path}; type another --out"
+                f"--overwrite would remove what {flag} begins from, {source}; use another --out"
             )
 
 
@@ -96,10 +82,8 @@ def _goes_on(path: Path, resume: str) -> bool:
     config = path / CONFIG
     if resume in ("auto", "never") or not config.exists():
         return resume == "auto"
-    return (
-        f"resume = {json.dumps(resume, ensure_ascii=False)}"
-        in config.read_text(encoding="utf-8").splitlines()
-    )
+    line = f"resume = {json.dumps(resume, ensure_ascii=False)}"
+    return line in config.read_text(encoding="utf-8").splitlines()
 
 
 def _lock(path: Path) -> None:
@@ -118,7 +102,7 @@ def _lock(path: Path) -> None:
                 file.seek(0)
                 raise RefusedError(
                     f"another run writes to {path}: {file.read().strip()}; wait for its end, or "
-                    "type another --out"
+                    "use another --out"
                 ) from None
             time.sleep(0.1)  # the run before may be about to end
         except OSError:
@@ -141,7 +125,7 @@ def begin(config: Config, out: Path, at: Position) -> None:
         go_back_to(out / METRICS, at.step, at.evaluated)
     except OSError as error:
         raise RefusedError(
-            f"cannot write to {out}: {error.strerror}; {advice(error)}, or type another --out"
+            f"cannot write to {out}: {error.strerror}; {advice(error)}, or use another --out"
         ) from error
 
 
@@ -154,16 +138,15 @@ def clear(path: Path) -> None:
 
 
 def _new_directory(task: str) -> Path:
-    stem = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path, count = Path("runs", stem), 1
+    stem, number = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}", 1
     while True:
+        path = Path("runs", stem if number == 1 else f"{stem}-{number}")
         try:
             # Of several runs that start in the same second, only one can make it.
             path.mkdir(parents=True)
             return path
         except FileExistsError:
-            count += 1
-            path = Path("runs", f"{stem}-{count}")
+            number += 1
 
 
 class Saver:
@@ -258,10 +241,10 @@ class Saver:
         try:
             self.trainer.load(weights, training)
         except (RuntimeError, ValueError) as error:
-            what = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             raise shared_refusal(
-                f"{path} is of another model: {what}; type the flags that it was trained with, or "
-                "another --out",
+                f"{path} is of another model: {reason}; use the flags that it was trained with, or "
+                "another --out"
             ) from error
         if self.stream is not None:
             self.stream.go_on(training["streams"])
@@ -278,8 +261,8 @@ class Saver:
         at = Position(**training["progress"])
         same_measure = aim(training["config"]["best"]) == aim(self.config.best)
         # The best checkpoint of another directory is not here, and none here was compared with it.
-        is_own = path.resolve().parent == self.out.resolve()
-        if same_measure and is_own:
+        is_here = path.resolve().parent == self.out.resolve()
+        if same_measure and is_here:
             return at
         return replace(at, best=None, best_step=-1, since_best=0)
 
@@ -289,7 +272,7 @@ class Saver:
             if saved[name] != value:
                 raise shared_refusal(
                     f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
-                    f"{value!r}; type what it was, or another --out",
+                    f"{value!r}; use what it was, or another --out"
                 )
         if other := checks.difference(training["samples"], self.samples):
             raise shared_refusal(
@@ -299,7 +282,7 @@ class Saver:
 
 
 # Flags that a resumed run may change without a word, since they do not change the training.
-OWN_AFFAIR = (
+UNREPORTED = (
     *("options", "out", "overwrite", "resume", "init", "max_time"),
     *("eval_only", "eval_splits"),
 )
@@ -311,7 +294,7 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     before, now = {**before, **before["options"]}, {**now, **now["options"]}
     changed = []
     for name in now:
-        if name not in OWN_AFFAIR and name in before and before[name] != now[name]:
+        if name not in UNREPORTED and name in before and before[name] != now[name]:
             both = before[name], now[name]
             shown = [f"{v:g}" if isinstance(v, float) else str(v) for v in both]
             changed.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
@@ -322,23 +305,15 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     return changed
 
 
-def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, list[str]]:
+def find(config: Config, out: Path) -> tuple[Path | None, list[str]]:
     """Return the checkpoint that ``--resume`` means, and a line on each that is damaged.
 
     Raises RefusedError when a path was asked for and nothing whole is there.
     """
-    if resume == "never":
+    refuse_removed_source(config, out)
+    if config.resume == "never" or (config.eval_only and config.init is not None):
         return None, []
     # A run that began from a path goes on from its own checkpoints.
-    if resume == "auto" or (checkpoint.all_in(out) and not overwrite):
-        return checkpoint.newest_whole(out, "type --overwrite without --resume to begin again")
-    path = checkpoint.named_by(Path(resume))
-    if path.is_dir() and checkpoint.step_of(path.resolve()) < 0:
-        found, complaints = checkpoint.newest_whole(path)
-    else:
-        found, complaints = path, []
-        if wrong := checkpoint.damage(path):
-            raise RefusedError(f"--resume: {path} is damaged: {wrong}; type the path of another")
-    if found is None:
-        raise RefusedError(f"--resume: there is no checkpoint in {path}; type the path of one")
-    return found, complaints
+    if config.resume == "auto" or (checkpoint.all_in(out) and not config.overwrite):
+        return checkpoint.newest_whole(out)
+    return checkpoint.meant_by("--resume", config.resume)

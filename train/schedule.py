@@ -21,17 +21,12 @@ def global_batch(config: Config, world_size: int) -> int:
     Raises RefusedError when ``--global-batch`` leaves a forward pass without a sample.
     """
     passes = world_size * config.accumulate
-    if config.global_batch is not None and config.global_tokens is not None:
-        raise shared_refusal(
-            "--global-batch and --global-tokens both say how large a step is; leave one of them "
-            "out",
-        )
     if config.global_batch is None:
         return config.batch_size * passes
     if config.global_batch < passes:
         raise shared_refusal(
             f"--global-batch is {config.global_batch}, and {world_size} ranks make {passes} "
-            f"forward passes per step; type {passes} or more",
+            f"forward passes per step; use {passes} or more"
         )
     return config.global_batch
 
@@ -101,12 +96,12 @@ class Schedule:
         if step <= peak:
             return step / peak
         done = (step - peak) / (self.steps - peak)
-        left = {
+        decay = {
             "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
             "linear": 1.0 - done,
             "constant": 1.0,
         }
-        return self.final + (1.0 - self.final) * left[self.config.schedule]
+        return self.final + (1.0 - self.final) * decay[self.config.schedule]
 
     def is_due(self, every: int | str, step: int, samples: int, taken: int) -> bool:
         """Whether an action is due after a step of ``taken`` samples, the last of ``samples``."""
@@ -142,30 +137,20 @@ def schedule(config: Config, length: int, batch: float) -> Schedule:
     """
     if length == NO_END and (config.epochs or EPOCH in (config.eval_every, config.save_every)):
         raise shared_refusal(
-            "--epochs, --eval-every epoch and --save-every epoch count passes over the samples, "
-            "and len() of an IterableDataset is not known; type numbers of steps",
+            "--epochs, --eval-every epoch and --save-every epoch need samples with a known len(); "
+            "use numbers of steps"
         )
     steps = math.ceil(config.epochs * length / batch) if config.epochs else config.steps
     if config.warmup is not None and config.warmup > steps:
         raise shared_refusal(
-            f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
-        )
-    if config.final_lr is not None and config.schedule == "constant":
-        raise shared_refusal(
-            "--final-lr says that the learning rate falls, and --schedule constant that it does "
-            "not; leave one of them out",
-        )
-    if config.final_lr is not None and config.final_lr > config.lr:
-        raise shared_refusal(
-            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
-            f"{config.lr:g} or less",
+            f"--warmup is {config.warmup}, and the run has {steps} steps; use {steps} or less"
         )
     final = FINAL_LR_SHARE if config.final_lr is None else config.final_lr / config.lr
     every = config.eval_every
     if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
         raise shared_refusal(
-            "--patience counts validations, and there is none but the last; type --eval-every with "
-            f"{steps // 10 or 1} or so",
+            "--patience counts validations, and there is none but the last; use --eval-every "
+            f"{steps // 10 or 1} or so"
         )
     warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
     return Schedule(config, length, steps, warmup, final)
@@ -192,13 +177,13 @@ class Deadline:
     ) -> None:
         self.noted = noted
         self.started = time.monotonic()
-        given: list[tuple[float, str]] = []
+        limits: list[tuple[float, str]] = []
         if max_time is not None:
-            given.append((seconds(max_time), "the time of --max-time"))
+            limits.append((seconds(max_time), "the time of --max-time"))
         slurm = environ.get("SLURM_JOB_END_TIME", "")
         if slurm.isdecimal():
-            given.append((max(0.0, float(slurm) - started), "the time of the Slurm job"))
-        self.given_s, self.name = min(given, default=(float("inf"), ""))
+            limits.append((max(0.0, float(slurm) - started), "the time of the Slurm job"))
+        self.limit_s, self.name = min(limits, default=(float("inf"), ""))
         self.longest_save_s = 0.0
 
     def saved_in(self, took_s: float) -> None:
@@ -207,8 +192,8 @@ class Deadline:
 
     def margin_s(self) -> float:
         """The time that is kept for the last save."""
-        usual = min(MARGIN_S, MARGIN_SHARE * self.given_s)
-        return max(usual, min(SAVES * self.longest_save_s, MOST_SHARE * self.given_s))
+        usual = min(MARGIN_S, MARGIN_SHARE * self.limit_s)
+        return max(usual, min(SAVES * self.longest_save_s, MOST_SHARE * self.limit_s))
 
     def is_over(self) -> bool:
         """Whether this process wants to stop."""
@@ -218,5 +203,5 @@ class Deadline:
         """The reason why this process wants to stop; "" if it does not."""
         if self.noted:
             return self.noted[0]
-        gone = time.monotonic() - self.started
-        return self.name if gone >= self.given_s - self.margin_s() else ""
+        elapsed_s = time.monotonic() - self.started
+        return self.name if elapsed_s >= self.limit_s - self.margin_s() else ""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from .errors import write_stderr
-
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
+BAR = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
 
 def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
@@ -30,8 +27,7 @@ def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
 class Screen:
     """Writes lines to a stream, and on a terminal a progress bar, if tqdm is installed.
 
-    Without a stream, as on every rank but 0, it writes nothing. A stream that can no longer be
-    written to, such as a pipe without a reader, does not end the training.
+    Without a stream, as on every rank but 0, it writes nothing.
     """
 
     def __init__(self, stream: TextIO | None, columns: int | None = None) -> None:
@@ -44,65 +40,41 @@ class Screen:
         """Print a line that stays; on a terminal it replaces the bar."""
         if self.stream is None:
             return
+        if self.bar is not None:
+            self.bar.clear()
         # A log in the C locale takes no "é", and a run should not end over that.
         encoding = self.stream.encoding or "ascii"
         text = text.encode(encoding, errors="replace").decode(encoding)
-        with self._on_stream():
-            if self.bar is not None:
-                self.bar.clear()
-            print(text, file=self.stream, flush=True)
+        print(text, file=self.stream, flush=True)
 
     def progress(self, step: int, steps: int, note: str = "") -> None:
         """Show that ``step`` of ``steps`` is done; without a bar, print a line for a note only."""
-        if self.columns is not None and self.stream is not None:
-            with self._on_stream():
-                if self.bar is None:
-                    self.bar = _tqdm(self.stream, self.columns, step, steps)
-                self.note = note or self.note
-                self.bar.set_postfix_str(self.note, refresh=False)
-                self.bar.update(step - self.bar.n)
-                if note:
-                    self.bar.refresh()
-        elif note:
-            self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
+        if self.columns is None or self.stream is None:
+            if note:
+                self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
+            return
+        if self.bar is None:
+            self.bar = importlib.import_module("tqdm").tqdm(
+                total=steps,
+                initial=step - 1,
+                file=self.stream,
+                bar_format=BAR,
+                ncols=self.columns,
+                # On a terminal of unknown size tqdm assumes that there is no room.
+                nrows=shutil.get_terminal_size().lines,
+                leave=False,
+            )
+        self.note = note or self.note
+        self.bar.set_postfix_str(self.note, refresh=False)
+        self.bar.update(step - self.bar.n)
+        if note:
+            self.bar.refresh()
 
     def close(self) -> None:
         """Remove the bar."""
         if self.bar is not None:
-            with self._on_stream():
-                self.bar.close()
+            self.bar.close()
             self.bar = None
-
-    @contextmanager
-    def _on_stream(self) -> Iterator[None]:
-        """Run a block that writes; after an error, report it once, and write nothing more."""
-        try:
-            yield
-        except OSError as error:
-            assert self.stream is not None
-            # The stream's buffer goes to /dev/null; else its last flush would fail as well.
-            with open(os.devnull, "w", encoding="ascii") as nowhere:
-                os.dup2(nowhere.fileno(), self.stream.fileno())
-            self.stream = self.bar = None
-            write_stderr(
-                f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n"
-            )
-
-
-def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:
-    """The bar of tqdm."""
-    tqdm = importlib.import_module("tqdm").tqdm
-    shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-    return tqdm(
-        total=steps,
-        initial=step - 1,
-        file=stream,
-        bar_format=shape,
-        ncols=columns,
-        # On a terminal of unknown size tqdm assumes that there is no room; shutil returns 24.
-        nrows=shutil.get_terminal_size().lines,
-        leave=False,
-    )
 
 
 def printable(text: str) -> str:

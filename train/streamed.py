@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from .checks import fingerprint
-from .data import Reader, own_state, seed_sample, shards_of
+from .data import Reader, seed_sample, shards_of, state_of
 from .distributed import agree
 from .errors import StoppedError
 from .feed import NO_MORE, Feed
@@ -40,15 +40,15 @@ class Passes:
     def __init__(self, reader: Reader, state: State) -> None:
         self.reader = reader
         self.samples: Any = reader.samples
-        self.number, self.place, own = state
-        self.coming = self._begun(own)
+        self.number, self.place, saved = state
+        self.coming = self._begun(saved)
 
-    def _begun(self, own: Any = None) -> Iterator[Any]:
+    def _begun(self, saved: Any = None) -> Iterator[Any]:
         self._seed()
         if hasattr(self.samples, "set_epoch"):
             self.samples.set_epoch(self.number)
-        if own not in (None, {}):
-            self.samples.load_state_dict(copy.deepcopy(own))  # the data set may change it
+        if saved not in (None, {}):
+            self.samples.load_state_dict(copy.deepcopy(saved))  # the data set may change it
         return iter(self.samples)
 
     def _seed(self) -> None:
@@ -71,12 +71,12 @@ class Passes:
             self.coming = self._begun()
         raise StoppedError(
             f"the data set {self.reader.split!r} gave {self.place:,} samples and no more when it "
-            "was iterated again; let its __iter__ begin anew each time, or type a lower --steps"
+            "was iterated again; let its __iter__ begin anew each time, or use a lower --steps"
         )
 
     def state(self) -> State:
         """The present position in the data set."""
-        return State(self.number, self.place, own_state(self.samples))
+        return State(self.number, self.place, state_of(self.samples))
 
 
 class Trained(IterableDataset[Any]):
@@ -88,21 +88,21 @@ class Trained(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[tuple[Any, bytes]]:
         order, first = self.order, self.first
-        passes = Passes(self.reader, self.state)
+        reading = Passes(self.reader, self.state)
         if self.state.place == 0:  # there is no state to go on from
             for _ in range(order.block(first).start if order.divided else first):
-                passes.take_on()
+                reading.take_on()
         for _ in range(self.steps):
-            own = [order.batch(first, micro).indices for micro in range(order.accumulate)]
-            kept: dict[int, Any] = {place: None for places in own for place in places}
+            passes = [order.batch(first, micro).indices for micro in range(order.accumulate)]
+            needed: dict[int, Any] = {place: None for places in passes for place in places}
             whole = range(first, first + order.count(first))
             for place in order.block(first) if order.divided else whole:
-                sample = passes.take_on()
-                if place in kept:
-                    kept[place] = sample
-            state = pickle.dumps(passes.state())
-            for places in own:
-                yield self.reader.collated([kept[place] for place in places]), state
+                sample = reading.take_on()
+                if place in needed:
+                    needed[place] = sample
+            state = pickle.dumps(reading.state())
+            for places in passes:
+                yield self.reader.collated([needed[place] for place in places]), state
             first = whole.stop
 
 
@@ -116,13 +116,13 @@ class Evaluated(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         coming = iter(Passes(self.reader, self.state).take, NO_MORE)
         while True:
-            own, rounds = [], -1
+            of_rank, rounds = [], -1
             for rounds, sample in enumerate(islice(coming, self.size * self.ranks)):
                 if rounds // self.size == self.rank:
-                    own.append(sample)
+                    of_rank.append(sample)
             if rounds < 0:
                 return
-            yield self.reader.collated(own) if own else None
+            yield self.reader.collated(of_rank) if of_rank else None
 
 
 class Stream:
@@ -147,8 +147,8 @@ class Stream:
         # A state may leave something out, as a buffer in which samples are shuffled.
         self.keeps = state.samples is not None
         if self.keeps and reader.start not in (None, {}):  # else it could not be set back
-            again = Passes(reader, state).take_on()
-            self.keeps = fingerprint(again) == fingerprint(reader.first[-1])
+            repeated = Passes(reader, state).take_on()
+            self.keeps = fingerprint(repeated) == fingerprint(reader.first[-1])
         first = Passes(whole, State()).take() if order.divided else reader.first[0]
         agree(
             {f"the first sample of {reader.split!r}": fingerprint(first)},

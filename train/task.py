@@ -7,10 +7,9 @@ flags of the command line.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +18,6 @@ from torch.utils.data import default_collate
 from .errors import shared_refusal
 
 T = TypeVar("T")
-TOGETHER = (
-    ("measure", ("report", "show")),
-    ("prepare", ("prepared",)),
-    ("prepared", ("prepare",)),
-    ("state_dict", ("load_state_dict",)),
-    ("load_state_dict", ("state_dict",)),
-)
 
 
 class Samples(Protocol):
@@ -153,21 +145,20 @@ NEEDED = ("model", "dataset", "loss")
 def complete(cls: type) -> None:
     """Give a task's class the defaults of the hooks that it does not have.
 
-    Raises RefusedError when it lacks a hook that has no default, has one hook of a pair without the
-    other, or has one with other parameters than the loop will pass.
+    Raises RefusedError when it lacks a hook that has no default, or could save its state and not
+    restore it.
     """
     for name in HOOKS:
         if not hasattr(cls, name):
             setattr(cls, name, vars(Task)[name])
-    own = {name for name in HOOKS if has(cls, name)}
-    for name in NEEDED:
-        if name not in own:
-            _refuse(cls, f"has no {name}(); write one, as docs/train.md shows")
-    for name, others in TOGETHER:
-        if name in own and not own.intersection(others):
-            _refuse(cls, f"has {name}() without {others[0]}(), and they go together; write both")
-    for name in sorted(own):
-        _check_parameters(cls, name)
+    needed = [name for name in NEEDED if not has(cls, name)]
+    if has(cls, "state_dict") != has(cls, "load_state_dict"):
+        needed = [name for name in ("state_dict", "load_state_dict") if not has(cls, name)]
+    if needed:
+        raise shared_refusal(
+            f"--task: the class {cls.__name__} has no {needed[0]}(); write one, as docs/train.md "
+            "shows"
+        )
 
 
 def has(task: object, name: str) -> bool:
@@ -176,32 +167,11 @@ def has(task: object, name: str) -> bool:
     return getattr(hook, "__func__", hook) is not vars(Task)[name]
 
 
-def _check_parameters(cls: type, name: str) -> None:
-    wanted, hook = vars(Task)[name], inspect.getattr_static(cls, name)
-    if inspect.isfunction(wanted) and not callable(getattr(cls, name)):
-        _refuse(cls, f"has a {name} that is no method; give it another name")
-    if not inspect.isfunction(wanted) or not inspect.isfunction(hook):
-        return
-    names = list(inspect.signature(wanted).parameters)
-    try:
-        inspect.signature(hook).bind(*names)
-    except TypeError:
-        _refuse(
-            cls,
-            f"has {name}{inspect.signature(hook)}, which the loop calls as "
-            f"{name}({', '.join(names[1:])}); give it these parameters",
-        )
-
-
-def _refuse(cls: type, text: str) -> NoReturn:
-    raise shared_refusal(f"--task: the class {cls.__name__} {text}")
-
-
 def split_of(splits: Mapping[str, T], name: str) -> T:
     """The split of this name. Raises RefusedError when a task has no such split."""
     if name not in splits:
         raise shared_refusal(
-            f"--eval-splits: there is no split {name!r}; type some of {', '.join(splits)}",
+            f"--eval-splits: there is no split {name!r}; use some of {', '.join(splits)}"
         )
     return splits[name]
 

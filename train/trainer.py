@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count as numbers_from
 from typing import Any
@@ -29,24 +29,19 @@ from . import optimizer as optimizers
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .distributed import (
-    World,
-    any_rank,
-    from_every_rank,
-    sum_over_ranks,
-)
+from .distributed import World, any_rank, from_every_rank, sum_over_ranks
 from .errors import RefusedError, StoppedError, shared_refusal
 from .feed import NO_MORE, number_on
 from .log import Clock, Step
-from .model import build_model, in_eval_mode, learning_of, named, size_of
-from .task import Task, has, name_of
+from .model import build_model, learning_of, named, size_of
+from .task import Task, has
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
 TINY = 1e-6  # in place of a count of zero, which would be divided by
-ASK_EVERY = 8  # batches of an evaluation between two agreements of the ranks on whether to stop
+STOP_CHECK_BATCHES = 8  # of an evaluation, after which the ranks agree on whether to stop
 OF_ADAMW = ("betas", "weight_decay")
 
 
@@ -103,7 +98,7 @@ class Trainer:
             losses.append(loss_sum.detach())
             counts.append(number_on(count, self.device))
             clock.computed(is_last)
-        self.refuse_changed_parameters()
+        self.refuse_wrong_gradients()
 
         # Of all ranks: the sum of the losses, the count of terms, how many want to stop. The last
         # is filled on the device: to copy a number there would wait for what is queued.
@@ -139,10 +134,9 @@ class Trainer:
         """
         self.share_buffers()
         sums: dict[str, Tensor] = {}
-        wrong = ""
         with self.evaluating(), self.autocast():
             for number in numbers_from() if rounds is None else range(rounds):
-                if number % ASK_EVERY == 0 and any_rank(wants_stop(), self.device):
+                if number % STOP_CHECK_BATCHES == 0 and any_rank(wants_stop(), self.device):
                     return None
                 batch = next(batches, NO_MORE)
                 if batch is NO_MORE and rounds is None:
@@ -151,31 +145,19 @@ class Trainer:
                     continue  # in the last round some ranks may have nothing left
                 # The ranks may have different numbers of batches, so the model has no wrapper: that
                 # may communicate in every forward pass, and ranks would wait for each other.
-                measured = self.task.measure(self.model, batch)
-                if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
-                    wrong = wrong or (
-                        f"measure() of the task {name_of(self.task)} has no {min(missing)!r} for "
-                        'every batch; return "loss", "count" and the same other sums each time'
-                    )
-                    continue
-                for name, value in measured.items():
+                for name, value in self.task.measure(self.model, batch).items():
                     value = number_on(value, self.device).double()
                     sums[name] = sums[name] + value if name in sums else value
 
-        # All sums in one message. A rank without samples learns the shapes from another.
-        shapes = agreed_shapes({name: tuple(value.shape) for name, value in sums.items()}, wrong)
-        zero = torch.zeros((), dtype=torch.float64, device=self.device)
-        flat = [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]
-        sizes = [math.prod(shape) for shape in shapes.values()]
-        parts = torch.split(sum_over_ranks(torch.cat(flat or [zero[None][:0]])).cpu(), sizes)
-        return {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+        # A rank without samples learns the names and the shapes from another.
+        shapes: dict[str, tuple[int, ...]] = {}
+        for of_rank in from_every_rank({name: tuple(value.shape) for name, value in sums.items()}):
+            shapes |= of_rank
+        for name, shape in shapes.items():
+            sums.setdefault(name, torch.zeros(shape, dtype=torch.float64, device=self.device))
+        return {name: sum_over_ranks(sums[name]).cpu() for name in shapes}
 
     def _data_parallel(self) -> DistributedDataParallel:
-        if sparse := [n for n, b in self.bare.named_buffers() if b.layout != torch.strided]:
-            raise shared_refusal(
-                f"the buffer {named(sparse)} is sparse, which several ranks cannot share; make it "
-                "in forward, keep it dense, or train with one rank"
-            )
         wrapped = DistributedDataParallel(
             Loss(self.task, self.model),
             gradient_as_bucket_view=True,
@@ -185,8 +167,8 @@ class Trainer:
         # The wrapper sends rank 0's buffers around before every forward pass. A buffer that no
         # checkpoint holds must be the same after a resume, and so it is a constant that need not be
         # sent.
-        kept = self.bare.state_dict()
-        wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
+        saved = self.bare.state_dict()
+        wrapped.broadcast_buffers = any(name in saved for name, _ in self.bare.named_buffers())
         halved = self.config.gradient_dtype == "bf16"
         hook = default_hooks.bf16_compress_hook if halved else default_hooks.allreduce_hook
         # The hook must not hold the trainer, which holds the wrapper: Python cannot free that
@@ -217,8 +199,8 @@ class Trainer:
             for module, mode in modes:
                 module.training = mode
 
-    def refuse_changed_parameters(self) -> None:
-        """Raises StoppedError where parameters are frozen or thawed, RefusedError for unsent ones.
+    def refuse_wrong_gradients(self) -> None:
+        """Raises StoppedError where parameters were frozen or thawed, RefusedError without any.
 
         The wrapper adds up over the ranks what required a gradient when it was made.
         """
@@ -233,8 +215,13 @@ class Trainer:
             )
         if self.ddp is not None and not self.clock.all_sent:
             names = named([n for n, p in self.learning.items() if p.grad is None])
-            raise RefusedError(
-                f"this step gave no gradient to {names}, and the first one did; type --find-unused"
+            raise shared_refusal(
+                f"this step gave no gradient to {names}; freeze what loss() does not use, with "
+                "requires_grad_(False), or use --find-unused if it is used now and then"
+            )
+        if all(p.grad is None for p in self.optimized):
+            raise shared_refusal(
+                "this step gave no gradient to any parameter; use the model in loss()"
             )
 
     def changed_tensors(self) -> str:
@@ -273,8 +260,6 @@ class Trainer:
     def describe(self) -> list[str]:
         """Lines on the model, and on flags that the task makes useless."""
         lines = [size_of(self.bare)]
-        if kept := in_eval_mode(self.bare):
-            lines.append(f"in eval mode, as model() left them: {named(kept)}")
         typed = [getattr(self.config, one) != getattr(Config, one) for one in OF_ADAMW]
         if any(typed) and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
@@ -286,9 +271,9 @@ class Trainer:
 
     def set_lr(self, share: float) -> float:
         """Use this share of the rate that each group was made with; returns the highest rate."""
-        for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
-            group["lr"] = made["lr"] * share
-        return max(float(made["lr"]) for made in self.first_groups) * share
+        for group, first in zip(self.optimizer.param_groups, self.first_groups, strict=True):
+            group["lr"] = first["lr"] * share
+        return max(float(first["lr"]) for first in self.first_groups) * share
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
@@ -341,40 +326,21 @@ def timed(to: tuple[Clock, Any], bucket: Any) -> torch.futures.Future[Tensor]:
 
 def sum_and_count(result: Any) -> tuple[Tensor, Tensor | float]:
     """Check loss()'s result. Raises RefusedError unless it is a sum to learn from, and a count."""
-    what = ""
+    wrong = ""
     try:
         loss_sum, count = result
     except (TypeError, ValueError):
-        what = f"an object of the class {type(result).__name__}"
+        wrong = f"an object of the class {type(result).__name__}"
     else:
         if not isinstance(loss_sum, Tensor):
-            what = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
+            wrong = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
         elif loss_sum.dim():
-            what = f"a tensor of the shape {tuple(loss_sum.shape)} in place of its sum"
+            wrong = f"a tensor of the shape {tuple(loss_sum.shape)} in place of its sum"
         elif not loss_sum.requires_grad:
-            what = "a sum that was detached from the parameters"
-    if what:
+            wrong = "a sum that was detached from the parameters"
+    if wrong:
         raise RefusedError(
-            f"loss() of the task returns {what}; return the sum of the losses as a tensor, and "
+            f"loss() of the task returns {wrong}; return the sum of the losses as a tensor, and "
             "the count, as in: return loss.sum(), len(batch)"
         )
     return loss_sum, count
-
-
-def agreed_shapes(shapes: Mapping[str, Any], wrong: str) -> Mapping[str, Any]:
-    """The shapes of the sums, from the first rank that has any; {} where none has.
-
-    Raises StoppedError on all ranks when one reports something ``wrong``, or has other sums.
-    """
-    answers = from_every_rank((dict(shapes), wrong))
-    for text in filter(None, (text for _, text in answers)):
-        raise StoppedError(text)
-    first = next((rank for rank, (sums, _) in enumerate(answers) if sums), 0)
-    agreed = answers[first][0]
-    for rank, (other, _) in enumerate(answers):
-        if other and other != agreed:
-            raise StoppedError(
-                f"the ranks disagree on what measure() returns: rank {first} has {agreed}, rank "
-                f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
-            )
-    return agreed

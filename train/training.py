@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,19 +14,18 @@ from torch import Tensor
 
 from . import rng, schedule
 from .arranged import order_of
-from .checks import refuse_gradients, refuse_sums, samples_of
+from .checks import refuse_sums, samples_of
 from .config import Config, aim
-from .data import Reader, Readers, come_in_turn
-from .distributed import World, refuse_if_any, run_on_all_ranks
+from .data import Reader, Readers, is_stream
+from .distributed import World, run_on_all_ranks
 from .errors import StoppedError
-from .feed import NO_MORE, Feed, default_workers, to_device
-from .log import OWN, Log, Metrics, brief
+from .feed import Feed, loader_workers, to_device
+from .log import LOGGED, Log, Metrics, brief
 from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
-from .streamed import Evaluated, Passes, State, Stream
-from .trackers import Tracker
+from .streamed import Evaluated, Stream
 from .trainer import Trainer
 from .watch import Watch
 
@@ -39,7 +38,6 @@ class Place(NamedTuple):
     out: Path
     screen: Screen
     metrics: Metrics
-    trackers: Sequence[Tracker]
 
 
 class Measured(NamedTuple):
@@ -53,22 +51,6 @@ class Measured(NamedTuple):
 MANY = 1000  # batches of a validation, after which a stream may be one without an end
 
 
-class InOrder:
-    """Iterates over this rank's batches of an evaluation, each of ``size`` neighbouring samples."""
-
-    def __init__(self, length: int, size: int, world: World) -> None:
-        starts = range(0, length, size)
-        self.rounds = -(-len(starts) // world.size)
-        self.own = starts[world.rank :: world.size]
-        self.length = length
-        self.size = size
-
-    def __iter__(self) -> Iterator[Batch]:
-        for start in self.own:
-            part = range(start, min(start + self.size, self.length))
-            yield Batch(part, part)
-
-
 class Evaluator:
     """Evaluates the model on one split, in its present state at each call."""
 
@@ -77,23 +59,18 @@ class Evaluator:
 
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
-        world, batch_size = trainer.world, trainer.config.eval_batch_size
-        self.trainer, self.screen = trainer, screen
-        self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
-        self.endless = (
-            f"the data set {reader.split!r} gave {MANY:,} batches to each rank and goes on; if it "
-            "has no end, return a part of it, as with itertools.islice or take()"
-        )
+        world, size = trainer.world, trainer.config.eval_batch_size
+        self.trainer, self.screen, self.split = trainer, screen, reader.split
         self.rounds: int | None = None  # unknown until the end
-        if come_in_turn(reader.samples):
-            evaluated = Evaluated(reader, batch_size, world.rank, world.size)
+        if is_stream(reader.samples):
+            evaluated = Evaluated(reader, size, world.rank, world.size)
             self.feed = Feed(evaluated, None, min(workers, 1), trainer.device)
-            empty = Passes(reader, State()).take() is NO_MORE
-            refuse_if_any(self.nothing if empty else "")
             return
-        order = InOrder(len(reader), batch_size, world)
-        self.rounds = order.rounds
-        self.feed = Feed(reader, order, workers, trainer.device)
+        length = len(reader)
+        batches = [range(at, min(at + size, length)) for at in range(0, length, size)]
+        self.rounds = math.ceil(len(batches) / world.size)
+        batches_of_rank = [Batch(batch, batch) for batch in batches[world.rank :: world.size]]
+        self.feed = Feed(reader, batches_of_rank, workers, trainer.device)
 
     def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
         """Return the sums over all samples, in double precision on the CPU, the same on every rank.
@@ -102,13 +79,18 @@ class Evaluator:
         """
         sums = self.trainer.evaluate(self._batches(), self.rounds, wants_stop)
         if sums == {}:
-            raise StoppedError(self.nothing)
+            raise StoppedError(
+                f"the data set {self.split!r} gave no sample; look at what dataset() reads"
+            )
         return sums
 
     def _batches(self) -> Iterator[Any]:
         for number, batch in enumerate(self.feed):
             if number == MANY and self.rounds is None:
-                self.screen.line(self.endless)
+                self.screen.line(
+                    f"the data set {self.split!r} gave {MANY:,} batches to each rank and goes on; "
+                    "if it has no end, return a part of it, as with itertools.islice or take()"
+                )
             yield batch
 
 
@@ -116,11 +98,7 @@ class Training:
     """Holds all that the steps of a run need, and runs its validations."""
 
     def __init__(
-        self,
-        readers: Readers,
-        config: Config,
-        place: Place,
-        wants_stop: Callable[[], bool],
+        self, readers: Readers, config: Config, place: Place, wants_stop: Callable[[], bool]
     ) -> None:
         self.task = task = readers.task
         self.config = config
@@ -129,16 +107,20 @@ class Training:
         world, device = place.world, place.device
         self.reader = readers["train"]
         self.order = order_of(task, self.reader, config, world)
-        in_turn = come_in_turn(self.reader.samples)
-        self.stream = Stream(self.reader, self.order) if in_turn else None
+        is_streamed = is_stream(self.reader.samples)
+        self.stream = Stream(self.reader, self.order) if is_streamed else None
         if self.stream is not None:
             self.reader = self.stream.reader
         self.schedule = schedule.schedule(config, self.order.kind.length, self.order.mean)
         self.measure, self.more_is_better = aim(config.best)
-        self.workers = default_workers(config.loader_workers, device, world)
+        online = os.cpu_count() or 1
+        known = hasattr(os, "sched_getaffinity")  # Linux
+        cpus = len(os.sched_getaffinity(0)) if known else online
+        wanted_workers = config.loader_workers
+        self.workers = loader_workers(wanted_workers, device.type, world, cpus, online)
 
         self.trainer = Trainer(task, config, world, device, self.order.global_batch / world.size)
-        lines = self._try_out()
+        line = self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
             split: Evaluator(readers[split], self.trainer, self.workers, place.screen)
@@ -150,11 +132,9 @@ class Training:
         # numbers.
         rng.seed(config.seed, world.rank)
         self.watch = Watch(self.order, device, config)
-        self.log = Log(
-            *(place.screen, place.metrics, place.trackers),
-            *(self.schedule.steps, task, self.trainer.clock),
-        )
-        lines = [task.origin, *self.trainer.describe(), *lines]
+        steps, clock = self.schedule.steps, self.trainer.clock
+        self.log = Log(place.screen, place.metrics, steps, task, clock)
+        lines = [task.origin, *self.trainer.describe(), line]
         if self.measure != "loss":
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
         if self.stream is not None:
@@ -162,17 +142,12 @@ class Training:
         for line in filter(None, lines):
             place.screen.line(line)
 
-    def _try_out(self) -> list[str]:
-        """Refuse a task if the loss or the gradients of its first batch cannot be used.
-
-        Returns lines on what is odd, and may be meant so.
-        """
+    def _try_out(self) -> str:
+        """Refuse a task if the loss of its first batch cannot be used; return what is odd."""
         before = copy.deepcopy(self.task.state_dict())
-        no_sum = refuse_sums(self.trainer, run_on_all_ranks(self._first_and_halves))
-        first = run_on_all_ranks(lambda: self.reader[self.order.batch(0, 0)])
-        unused = refuse_gradients(self.trainer, to_device(first, self.place.device))
+        line = refuse_sums(self.trainer, run_on_all_ranks(self._first_and_halves))
         self.task.load_state_dict(before)
-        return [no_sum, unused and f"without a gradient in the first batch: {unused}"]
+        return line
 
     def _first_and_halves(self) -> list[Any]:
         """The first batch of this rank, of two samples at least, and its two halves."""
@@ -231,43 +206,13 @@ class Training:
         return at, False, measured
 
 
-SHOWN = 64  # characters of a wrong report
-
-
-def unfit(report: Any, best: str) -> str:
-    """The reason why a report cannot be logged, or lacks the measure of --best; or ""."""
-    try:
-        _ = {name: float(value) for name, value in report.items()}
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        shown = " ".join(str(report).split())[:SHOWN]
-        return (
-            f"report() of the task returns {shown}, which is not a number for each name; return "
-            'some, as in: return {"accuracy": sums["right"] / sums["count"]}'
-        )
-    if taken := OWN.intersection(report):
+def unfit(report: Mapping[str, Any], best: str) -> str:
+    """Return the reason why a report cannot be logged, or lacks the measure of --best; or ""."""
+    if taken := LOGGED.intersection(report):
         return (
             f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
             "another name"
         )
     if best != "loss" and best not in report:
-        return f"--best: the report has no {best!r}; type {', '.join(('loss', *brief(report)))}"
+        return f"--best: the report has no {best!r}; use {', '.join(('loss', *brief(report)))}"
     return ""
-
-
-SKIPPED, WARM_UP, RECORDED = 5, 1, 3  # steps
-
-
-@contextmanager
-def profiling(wanted: bool, trace: Path) -> Iterator[Callable[[], None] | None]:
-    """Write a trace of a few steps, after the first ones; call what is yielded after each step."""
-    if not wanted:
-        yield None
-        return
-
-    def write(recorded: Any) -> None:
-        recorded.export_chrome_trace(str(trace))
-
-    shape = {"skip_first": SKIPPED, "wait": 0, "warmup": WARM_UP, "active": RECORDED, "repeat": 1}
-    steps = torch.profiler.schedule(**shape)
-    with torch.profiler.profile(schedule=steps, on_trace_ready=write) as recorder:
-        yield recorder.step

@@ -63,32 +63,32 @@ class Watch:
         while self.unseen:
             self._see(self.unseen.popleft())
 
-    def _see(self, seen: _Unseen) -> bool:
-        if seen.arrived is not None:
-            seen.arrived.synchronize()
-        loss, _, stops, norm = seen.totals.tolist()
+    def _see(self, checked: _Unseen) -> bool:
+        if checked.arrived is not None:
+            checked.arrived.synchronize()
+        loss, _, stops, norm = checked.totals.tolist()
         if math.isfinite(loss) and math.isfinite(norm):
             self.in_a_row = 0
             return bool(stops)
         self.in_a_row += 1
         if self.in_a_row > self.allowed:
-            culprits = from_every_rank(self._culprits(seen))
+            culprits = from_every_rank(self._culprits(checked))
             of_gradient = (
-                f"the norm of the gradient of step {seen.step} is {norm}, and its loss is finite; "
-                "nothing of the step is saved; type a lower --lr or a longer --warmup"
+                f"the norm of the gradient of step {checked.step} is {norm}, and its loss is "
+                "finite; nothing of the step is saved; use a lower --lr or a longer --warmup"
             )
             raise StoppedError("; ".join(filter(None, culprits)) or of_gradient)
         return bool(stops)
 
-    def _culprits(self, seen: _Unseen) -> str:
+    def _culprits(self, checked: _Unseen) -> str:
         """An error that names the samples of this rank's loss if that is not finite; else ""."""
-        for micro, loss in enumerate(seen.losses.tolist()):
+        for micro, loss in enumerate(checked.losses.tolist()):
             if not math.isfinite(loss):
-                samples = self.order.batch(seen.first, micro).indices
+                samples = self.order.batch(checked.first, micro).indices
                 more = f" and {len(samples) - SHOWN} more" if len(samples) > SHOWN else ""
                 return (
-                    f"rank {self.order.rank}: the loss of step {seen.step} is {loss}, on the "
+                    f"rank {self.order.rank}: the loss of step {checked.step} is {loss}, on the "
                     f"training samples {', '.join(map(str, samples[:SHOWN]))}{more}; look at them, "
-                    "or type a lower --lr or a longer --warmup"
+                    "or use a lower --lr or a longer --warmup"
                 )
         return ""

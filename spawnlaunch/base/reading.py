@@ -12,6 +12,8 @@ from spawnlaunch.base import errors, machine
 MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
 EXCERPT_CHARS = 60  # of a value that cannot be read, shown in an error
 MOST_BYTES = 1 << 24  # of a file: the names of 100,000 hosts are a tenth of it
+CHUNK = 1 << 16  # more than a file of sysfs can hold, which is a page
+OPTIONS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
@@ -42,24 +44,25 @@ def excerpt(text: str, position: int = 0) -> str:
 
 
 def file_text(path: str) -> str | None:
-    """The text of a regular file; None where there is none, or it has more than MOST_BYTES.
+    """The text of a file; None where there is none that can be read, or it exceeds MOST_BYTES.
 
-    A pipe or a device is not read: it may never end, or never have data.
+    It does not wait for a pipe or a device.
 
     >>> file_text("/no/such/file"), file_text("/dev/zero"), file_text("a\\0b")
     (None, None, None)
     """
-    descriptor = _opened(path)
-    if descriptor is None:
-        return None
     try:
-        parts, remaining = [], MOST_BYTES
-        while part := machine.read(descriptor, min(remaining + 1, 1 << 16)):
+        descriptor = machine.open(path, OPTIONS)
+    except (OSError, ValueError):  # ValueError: a name with a null byte
+        return None
+    parts, remaining = [], MOST_BYTES
+    try:
+        while part := machine.read(descriptor, CHUNK):
             parts.append(part)
             remaining -= len(part)
             if remaining < 0:
                 return None
-    except OSError:
+    except OSError:  # a KFD file of a device that the control group hides, a directory
         return None
     finally:
         machine.close(descriptor)
@@ -71,10 +74,13 @@ def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] 
 
     It has at most `most_bytes`. The second value: whether the text begins at `begin`.
     """
-    descriptor = _opened(path)
-    if descriptor is None:
+    try:
+        descriptor = machine.open(path, OPTIONS)
+    except (OSError, ValueError):
         return None
     try:
+        if not S_ISREG(machine.fstat(descriptor).st_mode):
+            return None
         size = machine.fstat(descriptor).st_size
         content = machine.pread(descriptor, most_bytes, max(begin, size - most_bytes))
     except OSError:
@@ -82,18 +88,6 @@ def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] 
     finally:
         machine.close(descriptor)
     return content.decode("utf-8", "replace"), size - begin <= most_bytes
-
-
-def _opened(path: str) -> int | None:
-    """Open a regular file and return its descriptor; None where there is no such file."""
-    try:
-        descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except (OSError, ValueError):  # a name with a null byte
-        return None
-    if S_ISREG(machine.fstat(descriptor).st_mode):
-        return descriptor
-    machine.close(descriptor)
-    return None
 
 
 def absolute(path: str, flag: str) -> str:

@@ -62,13 +62,12 @@ def read(root: str, online: cpuset.CpuSet) -> Limits:
     if root == "" and mask and mask >= online and mems is not None:
         return Limits(mask, None, mems)
     places = directories(root, "cpuset")
-    cpus = _first(places, CPUS)
-    return Limits(mask, cpus, _first(places, MEMS) if mems is None else mems)
-
-
-def _first(places: list[str], names: tuple[str, ...]) -> cpuset.CpuSet | None:
-    """The first set that is not empty: version 2 leaves a file empty where the parent decides."""
-    return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
+    # The first set that is not empty: version 2 leaves a file empty where the parent decides.
+    cpus, nodes = (
+        sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
+        for names in (CPUS, MEMS)
+    )
+    return Limits(mask, cpus, nodes if mems is None else mems)
 
 
 def directories(root: str, controller: str, process: str = "self") -> list[str]:

@@ -6,35 +6,17 @@ is one open, one or two reads and one close, without a file object around them.
 
 from __future__ import annotations
 
-import os
-
 from spawnlaunch.base import cpuset, machine, reading
 
 # The ends of the names of files with a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
 # Other files have lists; a few old kernels and snapshots have the masks only.
 _MASKS = ("_siblings", "map", "local_cpus")
 
-_CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
-_MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a link to /dev/zero
-
 
 def text(path: str) -> str | None:
     """The text of a file without surrounding white space; None where it cannot be read."""
-    try:
-        descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return None
-    try:
-        parts = []
-        for _ in range(_MOST_CHUNKS):
-            if not (part := machine.read(descriptor, _CHUNK)):
-                break
-            parts.append(part)
-    except OSError:  # a KFD file of a device that the control group hides, a directory
-        return None
-    finally:
-        machine.close(descriptor)
-    return b"".join(parts).decode("utf-8", "replace").strip()
+    content = reading.file_text(path)
+    return None if content is None else content.strip()
 
 
 def number(path: str) -> int | None:

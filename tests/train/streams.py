@@ -27,7 +27,7 @@ def taken(cwd: Path, launch: str) -> Taken:
     """Which samples the ranks of a launch have trained on in each step."""
     found: Taken = {}
     for file in sorted(cwd.glob(f"samples-{launch}-*")):
-        for line in file.read_text().splitlines()[1:]:  # the first was tried out before all steps
+        for line in file.read_text().splitlines():
             rate, samples = json.loads(line)
             found.setdefault(rate, Counter()).update(samples)
     return found

@@ -72,14 +72,6 @@ def test_which_way_is_better_is_typed(text: str, measure: str, more_is_better: b
     assert aim(config.best) == (measure, more_is_better)
 
 
-@pytest.mark.full
-def test_a_report_is_a_number_for_each_name() -> None:
-    from spawnlaunch.train.training import unfit
-
-    for report in (None, 0.5, {"f1": "good"}, {"f1": torch.ones(3)}):
-        assert "not a number for" in unfit(report, "loss")
-
-
 WATCHED = text_of("watched")
 
 

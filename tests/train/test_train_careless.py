@@ -96,16 +96,11 @@ def test_a_parameter_that_is_thawed_or_frozen_ends_the_run(
 
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_a_sparse_buffer_is_trained_with_by_one_rank_and_refused_by_more(
-    cwd: Path, layout: str
-) -> None:
+def test_a_sparse_buffer_is_trained_with_by_one_rank(cwd: Path, layout: str) -> None:
     flags = (*FLAGS, *task("Sparse"), "--layout", layout)
     complete(1, *flags, cwd=cwd)
     complete(1, *flags, "--resume", "auto", "--steps", "9", cwd=cwd)
     assert weights(cwd / "here", 9)["matrix"].to_dense().tolist() == [[1.0]]
-    ended = run(2, *flags, "--overwrite", cwd=cwd)
-    assert [one.status for one in ended] == [2, 2]  # torch warns of csr itself, before our line
-    assert "train: error: the buffer matrix is sparse, which several ranks" in ended[0].err
 
 
 @pytest.mark.full
@@ -158,4 +153,4 @@ def test_a_run_from_a_path_has_no_best_of_the_other(cwd: Path) -> None:
 @pytest.mark.full
 def test_a_loss_that_comes_from_elsewhere_than_the_model_is_refused(cwd: Path) -> None:
     ended = run(1, *FLAGS, *task("NoGradient"), cwd=cwd)
-    assert_refused(ended, "the first batch gave no gradient to any parameter; use the model")
+    assert_refused(ended, "this step gave no gradient to any parameter; use the model")

@@ -44,5 +44,5 @@ def test_a_checkpoint_is_kept_where_a_file_system_lacks_something(
     checkpoint.prune(tmp_path, keep=1, best=2, newest=3)
     found, complaints = checkpoint.newest_whole(tmp_path)
     assert (found, complaints) == (tmp_path / "step-00000003", [])
-    assert checkpoint.weights_of(tmp_path / "best") == {"number": 2}
+    assert checkpoint.weights_of(str(tmp_path / "best")) == {"number": 2}
     assert not list(tmp_path.glob("*.part"))

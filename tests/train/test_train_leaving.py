@@ -69,7 +69,7 @@ def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path)
         environ=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
     )
     assert ended.returncode == 2
-    said = "train: error: argument --best: 'accuracy:up' does not say which way is better; "
+    said = "train: error: argument --best: 'accuracy:up' cannot be; use loss, or a measure"
     assert ended.stderr.count(f"[0] {said}") == 1, ended.stderr
     assert "failed first: rank 0 on " in ended.stderr
 

@@ -97,5 +97,5 @@ def test_an_output_directory_that_cannot_be_is_refused(tmp_path: Path, out: str)
     (ended,) = run(0, *TINY, "--out", out, cwd=tmp_path)
     assert ended.status == 2
     assert ended.err.startswith("train: error: ")
-    assert ended.err.endswith("; type another --out\n")
+    assert ended.err.endswith("; use another --out\n")
     assert ended.err.count("\n") == 1

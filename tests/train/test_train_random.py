@@ -34,8 +34,8 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     noted = [
         map(json.loads, (cwd / f"rank{rank}.jsonl").read_text().splitlines()) for rank in (0, 1)
     ]
-    # Before the first step the first batch is looked at, and buckets are arranged.
-    return [list(itertools.dropwhile(lambda line: not line[0], each))[1:] for each in noted]
+    # Before the first step the first batch is looked at.
+    return [list(itertools.dropwhile(lambda line: not line[0], each)) for each in noted]
 
 
 def drawn(lines: list[list[Any]], training: bool) -> list[tuple[float, ...]]:

@@ -47,20 +47,9 @@ def arrange(task: Any, **flags: Any) -> Any:
     return order_of(task, reader, Config(**flags), World())
 
 
-def complex_model() -> Any:
-    model = torch.nn.Linear(1, 1)
-    model.phase = torch.nn.Parameter(torch.ones(1, dtype=torch.complex64))
-    return model
-
-
-def optimizer(name: str, size: int, **changes: Any) -> Any:
-    made = getattr(torch.optim, name)([torch.ones(size)])
-    made.param_groups[0].update(changes)
-    return made
-
-
-def own_optimizer(made: Any) -> Any:
-    return optimizers.own_optimizer(of(made), torch.nn.Linear(1, 1), 0.1)
+def own_optimizer(*shape: int) -> Any:
+    made = torch.optim.SGD([torch.ones(shape)])
+    return optimizers.make(of(made), torch.nn.Linear(1, 1), [], Config())
 
 
 def samples_of(made: Any) -> Any:
@@ -77,22 +66,12 @@ def rate(**flags: Any) -> Any:
 
 MADE: list[tuple[Callable[[], Any], str]] = [
     # Models.
-    (lambda: model_of.made_by(of(len)), r"^model\(\) returns an object of the class builtin_func"),
-    (
-        lambda: model_of.made_by(of(torch.nn.LazyLinear(1))),
-        "parameters without a shape, weight, bias; pass a batch through",
-    ),
     (
         lambda: model_of.learning_of(torch.nn.Linear(1, 1).requires_grad_(False)),
         r"^model\(\) has no parameter that learns: all of them are frozen, or there",
     ),
-    (lambda: model_of.learning_of(complex_model()), "^the parameter phase is complex, which neit"),
     # Optimizers.
-    (lambda: own_optimizer("adam"), "returns an object of the class str, which is no torch.optim"),
-    (lambda: own_optimizer(optimizer("SGD", 1, lr=None)), "SGD, a group of which has no lr"),
-    (lambda: own_optimizer(optimizer("LBFGS", 1)), "LBFGS, which asks for the loss several"),
-    (lambda: own_optimizer(optimizer("SGD", 3)), r"1 of its 1 parameters from .* shape \(3,\)"),
-    (lambda: own_optimizer([1, 2]), "of the class list, which is no torch.optim.Optimizer; return"),
+    (lambda: own_optimizer(3), r"1 of its 1 parameters from .* shape \(3,\)"),
     # Losses.
     (lambda: trainer.sum_and_count(learning()), "an object of the class Tensor; return the sum"),
     (lambda: trainer.sum_and_count((1.5, 2)), "a sum of the class float, which has no gradient"),
@@ -101,17 +80,16 @@ MADE: list[tuple[Callable[[], Any], str]] = [
     # Data sets.
     (
         lambda: samples_of([]),
-        "^the data set 'validation' of the task told is empty; give it samples",
+        "^the data set 'validation' of the task told is empty; return samples",
     ),
     (
         lambda: samples_of(torch.utils.data.DataLoader([1])),
-        r"dataset\('validation'\) of the task told returned a DataLoader, and the loop",
+        "the data set 'validation' of the task told is a DataLoader, and the loop",
     ),
-    (lambda: samples_of(iter([1])), "can be read only once; give it samples"),
-    (lambda: samples_of(object()), "has no length; give it samples"),
+    (lambda: samples_of(iter([1])), "can be read only once; return samples"),
     # What hooks say of the samples, and flags about it.
-    (lambda: order_of({"lengths": [1.5] * 10}), r"returns float64 of the shape \(10,\), "),
-    (lambda: order_of({"lengths": [1] * 9}), "returns 9 numbers, .* whole number of 0 or more for"),
+    (lambda: order_of({"lengths": [1.5] * 10}), r"returns float64 of the shape \(10,\); "),
+    (lambda: order_of({"lengths": [1] * 9}), r"int64 of the shape \(9,\); return a whole number"),
     (lambda: order_of({}, global_tokens=3), "--global-tokens goes by lengths, .* --global-batch"),
     (lambda: order_of({"lengths": [9] * 10}, global_tokens=8), "longest sample, of 9; .* 9 or mor"),
     (
@@ -119,9 +97,7 @@ MADE: list[tuple[Callable[[], Any], str]] = [
         "there are 10 samples, and a step makes 11",
     ),
     # Schedules.
-    (lambda: rate(warmup=9), "^--warmup is 9, and the run has 8 steps; type 8 or less"),
-    (lambda: rate(lr=0.1, final_lr=0.2), "^--final-lr is 0.2, above --lr, which is 0.1; type 0.1"),
-    (lambda: rate(schedule="constant", final_lr=0), "^--final-lr says that the learning rate fall"),
+    (lambda: rate(warmup=9), "^--warmup is 9, and the run has 8 steps; use 8 or less"),
     (
         lambda: schedule.schedule(Config(epochs=2), NO_END, 8),  # of samples that come in turn
         "numbers of steps",
@@ -141,12 +117,6 @@ def test_what_cannot_be_trained_is_named(make: Callable[[], Any], said: str) -> 
         make()
 
 
-def test_an_attribute_of_a_task_is_no_hook() -> None:
-    task = of()
-    task.weights = torch.ones(3)
-    assert arrange(task).kind.name == "shuffled"
-
-
 def test_a_file_that_holds_no_weights_is_refused_whatever_is_in_it(tmp_path: Path) -> None:
     model, file = torch.nn.Linear(2, 1), tmp_path / "weights.pt"
     with pytest.raises(RefusedError, match=r"^--init: cannot read .*: No such file or directory"):
@@ -156,7 +126,9 @@ def test_a_file_that_holds_no_weights_is_refused_whatever_is_in_it(tmp_path: Pat
     contents = [b"", b"hello\n", whole[: len(whole) // 2], *map(dice.randbytes, range(1, 400))]
     for content in contents:
         file.write_bytes(content)
-        with pytest.raises(RefusedError, match=r"^--init: .* is no file of weights that torch.loa"):
+        with pytest.raises(
+            RefusedError, match=r"^--init: .* is not a file of weights that torch.l"
+        ):
             model_of.start_from(str(file), model)
     for value in ([1, 2], torch.ones(1), {1: torch.ones(1)}, {"weight": "text"}):
         torch.save(value, file)
@@ -219,12 +191,12 @@ def typed(cwd: Path, body: str, *flags: str) -> Config:
     ("body", "said"),
     [
         ("defaults = {'stpes': 3}", "Odd.defaults: unrecognized arguments: --stpes=3"),
-        ("defaults = {'steps': 3, 'epochs': 3}", "Odd.defaults: --steps and --epochs both say"),
+        ("defaults = {'steps': 3, 'epochs': 3}", "Odd.defaults: argument --epochs: not allowed"),
         ("defaults = {'betas': (0.9, 0.9)}", "Odd.defaults: betas is not a number, a text, true"),
         ("__init__ = lambda self, config='': None", "Odd has an option config, and so has"),
         (
             "def __init__(self, file: pathlib.Path): ...",
-            "--task: the parameter file of Odd is of the type Path, which no flag can be",
+            "--task: the parameter file of Odd is of the type Path; make it int, float, str or",
         ),
         ("def __init__(self, points: int): ...", "the following arguments are required: --points"),
     ],
@@ -248,7 +220,7 @@ def test_defaults_of_a_class_are_read_as_typed_flags_are(tmp_path: Path) -> None
 def test_the_steps_of_a_file_win_over_the_epochs_of_a_class(tmp_path: Path) -> None:
     body, saved = "defaults = {'epochs': 3}", tmp_path / "saved.toml"
     saved.write_text(to_toml(typed(tmp_path, body, "--steps", "5")))
-    for flag, length in (("--lr=1", (5, None)), ("--epochs=2", (5, 2)), ("--steps=7", (7, None))):
+    for flag, length in (("--lr=1", (5, None)), ("--epochs=2", (350, 2)), ("--steps=7", (7, None))):
         again, _ = parse(["--config", str(saved), flag])
         assert (again.steps, again.epochs) == length
 

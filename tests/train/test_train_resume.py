@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.train.config import Config
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
 from tests.train.killing import FLAGS, NOISY
@@ -45,8 +46,8 @@ def flip_a_bit(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (truncate, r"weights.pt has \d+ bytes and should have \d+"),
-        (flip_a_bit, "weights.pt is not what was written: its SHA-256 differs"),
+        (truncate, "weights.pt: File is not a zip file"),
+        (flip_a_bit, r"weights.pt: \S+/data/\d+ is not what was written"),
         (Path.unlink, "weights.pt: No such file or directory"),
     ],
 )
@@ -54,11 +55,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_found(
     copy: Path, spoil: Callable[[Path], None], said: str
 ) -> None:
     spoil(copy / LAST / "weights.pt")
-    found, (complaint,) = saving.find("auto", copy)
+    found, (complaint,) = saving.find(Config(resume="auto"), copy)
     assert found == copy / "step-00000018"
     assert re.fullmatch(rf"{copy}/{LAST} is damaged: {said}", complaint)
-    with pytest.raises(RefusedError, match=rf"--resume: {copy}/{LAST} is damaged: {said}; type"):
-        saving.find(str(copy / LAST), copy.parent)
+    with pytest.raises(RefusedError, match=rf"--resume: {copy}/{LAST} is damaged: {said}; use "):
+        saving.find(Config(resume=str(copy / LAST)), copy.parent)
 
 
 @pytest.mark.full
@@ -84,8 +85,8 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path)
         truncate(file)
     (ended,) = run(0, *FLAGS, "--out", "copy", cwd=copy.parent)
     assert ended.status == 2
-    assert ended.err.count(" is damaged: training.pt has") == 3
-    assert ended.err.endswith("type --overwrite without --resume to begin again\n")
+    assert ended.err.count(" is damaged: training.pt: ") == 3
+    assert ended.err.endswith("use --overwrite without --resume, or the path of another run\n")
 
 
 @pytest.mark.full

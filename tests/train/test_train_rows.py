@@ -141,10 +141,13 @@ def test_whatever_csv_writes_is_read(tmp_path_factory: Any, texts: list[str]) ->
     assert read(file) == texts
 
 
-def test_labels_are_ordered_as_numbers_or_as_texts() -> None:
-    assert rows.order_of(["10", "9", "-1", "9"]) == ["-1", "9", "10"]
-    assert rows.order_of(["nan", "9", "10"]) == ["10", "9", "nan"]
-    assert rows.order_of(["10", "9", "b"]) == ["10", "9", "b"]
+@pytest.mark.parametrize(
+    "labels", [["-1", "9", "10"], ["10", "9", "nan"], ["10", "9", "b"], ["1", "1.0", "2"]]
+)
+def test_labels_are_ordered_as_numbers_or_as_texts(labels: list[str]) -> None:
+    assert rows.labels_of({"train": [*labels[::-1], labels[0]], "validation": []}) == labels
+    with pytest.raises(RefusedError, match="the label 'new' is among the held-out answers only"):
+        rows.labels_of({"train": labels, "validation": ["new"]})
 
 
 def test_a_file_written_again_has_another_fingerprint(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_shards_are_divided_where_they_are_a_multiple_of_the_ranks(tmp_path: Pat
     for world, parts in ((1, ""), (4, ", 4 shards in 4 parts")):
         ended = run(world, *flags, "--steps", "9", cwd=tmp_path)
         assert_refused(ended, "here/step-00000008 is of another run: its order is 'as they come, ")
-        assert f"4 shards in 2 parts' and yours is 'as they come{parts}'; type" in ended[0].err
+        assert f"4 shards in 2 parts' and yours is 'as they come{parts}'; use" in ended[0].err
     three, *_ = complete(3, *flags, "--steps", "4", "--out", "three", cwd=tmp_path, LAUNCH="three")
     assert "reads all of them (4 shards; a multiple of 3 would be divided)" in three.out
 
@@ -130,7 +130,7 @@ def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     ("kind", "status", "said"),
     [
         ("ByRank", 2, "the ranks disagree on the first sample of 'train': rank 0 has "),
-        ("Void", 2, "the data set 'validation' gave no sample; look at what dataset() reads"),
+        ("Void", 1, "the data set 'validation' gave no sample; look at what dataset() reads"),
         ("Spent", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
     ],
 )

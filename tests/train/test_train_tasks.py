@@ -1,6 +1,5 @@
 """A task of one's own: how it is found, and what its batches and its classes may be."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +44,7 @@ def test_loader_processes_read_the_same_samples_of_a_task_in_a_module(cwd: Path)
     assert history(cwd / "2") == history(cwd / "0")
     (ended,) = run(1, *flags[:-4], "--task", "mine.py:Stuck", "--loader-workers", "1", cwd=cwd)
     assert_refused([ended], "--task mine.py:Stuck:")
-    assert ended.err.endswith("; type --loader-workers 0\n")
+    assert ended.err.endswith("; use --loader-workers 0\n")
 
 
 # Batches, brought to a device that no tensor of the CPU can be added to.
@@ -65,23 +64,9 @@ class Forwarded:
         return words, named
 
 
-@dataclass
-class Plain:
-    pair: Any = None
-
-    def __post_init__(self) -> None:
-        self.pair = Pair(torch.ones(1), "text")
-
-
 class Pair(NamedTuple):
     x: Any
     to: str  # no method, as that of a tensor is
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    x: Any
-    rest: list[Plain]
 
 
 class Named(dict[str, Any]):
@@ -98,13 +83,12 @@ class Named(dict[str, Any]):
 def test_what_a_batch_is_made_of_is_moved_and_stays_of_its_class() -> None:
     there, named = torch.device("meta"), Named(x=torch.ones(2))
     named.limit = 3
-    for batch in (Frozen(torch.ones(2), [Plain()]), named):
+    for batch in (Pair(torch.ones(2), "text"), named):
         moved = feed.to_device(batch, there)
         assert type(moved) is type(batch)
         assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")  # left as it was
     assert feed.to_device(named, there).limit == 3
-    pair = feed.to_device([Plain()], there)[0].pair
-    assert (pair.x.device.type, pair.to) == ("meta", "text")
+    assert feed.to_device(Pair(torch.ones(1), "text"), there).to == "text"
     moved = feed.to_device({"a": (torch.ones(1), [Whole()]), "b": "text"}, there)
     assert moved["a"][0].device == there
     assert (moved["a"][1], moved["b"]) == ([("meta", True)], "text")  # copied beside computation

@@ -27,13 +27,12 @@ def task(name: str) -> tuple[str, str]:
 
 
 def test_what_model_left_in_eval_mode_stays_in_it(cwd: Path) -> None:
-    first, *_ = complete(2, *FLAGS, *task("Frozen"), cwd=cwd)
-    assert "left them: norm\n" in first.out
+    complete(2, *FLAGS, *task("Frozen"), cwd=cwd)
     saved = weights(cwd / "here", 6)
     assert torch.equal(saved["norm.running_mean"], torch.zeros(4))
     assert saved["norm.num_batches_tracked"] == 0
-    (ended,) = complete(1, *FLAGS, *task("Asleep"), "--overwrite", cwd=cwd)
-    assert "in eval mode" not in ended.out  # a model that is in it as a whole is trained
+    # A model that is in it as a whole is trained.
+    complete(1, *FLAGS, *task("Asleep"), "--overwrite", cwd=cwd)
     assert weights(cwd / "here", 6)["norm.num_batches_tracked"] == 6
 
 
@@ -49,7 +48,6 @@ def grown(tree: Any) -> Any:
 def test_each_module_keeps_its_mode_over_a_validation(tree: Any) -> None:
     from spawnlaunch.train.config import Config
     from spawnlaunch.train.distributed import World
-    from spawnlaunch.train.model import in_eval_mode
     from spawnlaunch.train.task import Task
     from spawnlaunch.train.trainer import Trainer
 
@@ -61,7 +59,6 @@ def test_each_module_keeps_its_mode_over_a_validation(tree: Any) -> None:
         assert not any(module.training for module in model.modules())
         raise KeyError
     assert [module.training for module in model.modules()] == before
-    assert bool(in_eval_mode(model)) == (not all(before))
 
 
 def test_a_validation_sees_the_buffers_that_a_checkpoint_keeps(cwd: Path) -> None:

@@ -4,8 +4,7 @@
 
 Every rank runs this file from top to bottom. Each has a copy of the model and reads a part of the
 samples; the backward pass averages the gradients of all ranks, so that the copies stay the same.
-``as_task.py`` beside it trains the same with the loop of this package, and says what that adds;
-``../loop.py`` is that loop, where a step is read in the same order as here.
+In the loop of this package, ``../trainer.py`` has a step in the same order as here.
 """
 
 import os

@@ -90,7 +90,7 @@ class Classify(scores.Classifier):
         classes = {name: paths for name, paths in packages.items() if len(paths) >= self.files}
         if len(classes) < 2:
             raise shared_refusal(
-                f"{root} has {len(classes)} packages of {self.files} files; type a lower --files",
+                f"{root} has {len(classes)} packages of {self.files} files; use a lower --files"
             )
         return classes
 

@@ -18,7 +18,7 @@ import torch
 import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, ByT5Tokenizer
 
-from ..config import flag, path, switch, word
+from ..config import flag, switch, word
 from ..errors import shared_refusal
 from ..model import named
 from ..task import Task, split_of
@@ -76,7 +76,7 @@ def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) ->
         raise shared_refusal(
             f"--model-name: {model} is neither a local directory with a config.json nor a type "
             "such as gpt2; a model of the Hugging Face hub has to be downloaded first: "
-            f"type hf download {model} --local-dir {name}, then --model-name {name}"
+            f"run hf download {model} --local-dir {name}, then --model-name {name}"
         )
     with _refused_as(f"--model-name: {model}"):
         usual = make(**more)
@@ -91,13 +91,13 @@ def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) ->
 
 
 @contextmanager
-def _refused_as(what: str) -> Iterator[None]:
+def _refused_as(place: str) -> Iterator[None]:
     """Turn an error of transformers, of any class, into a RefusedError of one line."""
     try:
         yield
     except Exception as error:
         why = textwrap.shorten(str(error) or type(error).__name__, WHY, placeholder=" ...")
-        raise shared_refusal(f"{what}: {why}") from error
+        raise shared_refusal(f"{place}: {why}") from error
 
 
 def has_weights(model: str) -> bool:
@@ -116,17 +116,17 @@ def names_in(config: Any) -> list[list[str]]:
     ]
 
 
-def in_order_of(theirs: list[str], ours: list[str]) -> list[str] | None:
+def in_order_of(saved: list[str], names: list[str]) -> list[str] | None:
     """The names ``ours`` in the order of ``theirs``, if both are the same, case aside; else None.
 
     LABEL_0, which transformers writes for a class without a name, is the class 0.
     """
-    unnamed = [f"label_{number}" for number in range(len(ours))]
-    by_text = {name.casefold(): name for name in ours}
-    texts = [name.casefold() for name in theirs]
-    if texts == unnamed and set(ours) == set(map(str, range(len(ours)))):
-        return sorted(ours, key=int)
-    same = len(by_text) == len(ours) and sorted(texts) == sorted(by_text)
+    unnamed = [f"label_{number}" for number in range(len(names))]
+    by_text = {name.casefold(): name for name in names}
+    texts = [name.casefold() for name in saved]
+    if texts == unnamed and set(names) == set(map(str, range(len(names)))):
+        return sorted(names, key=int)
+    same = len(by_text) == len(names) and sorted(texts) == sorted(by_text)
     return [by_text[text] for text in texts] if same else None
 
 
@@ -135,12 +135,12 @@ class FineTuning(Task):
     """A model from this machine, and local data to train it on."""
 
     data: str = field(
-        metadata={"type": path, "metavar": "FILE", "help": "rows, a saved data set, or images"}
+        metadata={"type": word, "metavar": "FILE", "help": "rows, a saved data set, or images"}
     )
     model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
     model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
-    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth sample)")
-    test: str | None = flag(None, path, "FILE", "data for --eval-splits test")
+    validation: str | None = flag(None, word, "FILE", "held-out data (every tenth sample)")
+    test: str | None = flag(None, word, "FILE", "data for --eval-splits test")
     checkpoint_activations: bool = switch("compute each block again in the backward pass")
 
     defaults: ClassVar = {"lr": 5e-5, "weight_decay": 0.01}
@@ -153,7 +153,6 @@ class FineTuning(Task):
         self.facts: dict[str, Any] = {}  # of what was prepared
         self.labels: list[str] = []
         self.head = ""  # what is said of a last layer for other classes
-        self.classes_saved = -1
         self.configure()
 
     def configure(self, **more: Any) -> None:
@@ -170,17 +169,16 @@ class FineTuning(Task):
         The numbers are those of the model's directory where it has the same names.
         """
         every = names_in(self.config)
-        ordered = next(filter(None, (in_order_of(theirs, names) for theirs in every)), None)
+        ordered = next(filter(None, (in_order_of(saved, names) for saved in every)), None)
         self.labels = ordered or names
-        theirs = every[-1] if every else []
+        saved = every[-1] if every else []
         if ordered is None and has_weights(self.model_name):
             shown = [
-                textwrap.shorten(", ".join(of), WHY, placeholder=" ...") for of in (theirs, names)
+                textwrap.shorten(", ".join(of), WHY, placeholder=" ...") for of in (saved, names)
             ]
             self.head = f", whose classes {shown[0]} are taken for {shown[1]}, in this order"
-            if len(theirs) != len(names):
+            if len(saved) != len(names):
                 self.head = f" (for {shown[0]}) with a new last layer for {shown[1]}"
-        self.classes_saved = self.config.num_labels
         numbers = {name: number for number, name in enumerate(self.labels)}
         by_number = dict(enumerate(self.labels))
         self.configure(num_labels=len(names), id2label=by_number, label2id=numbers)
@@ -214,16 +212,9 @@ class FineTuning(Task):
                 self.model_name,
                 config=self.config,
                 local_files_only=True,
-                ignore_mismatched_sizes=True,
+                ignore_mismatched_sizes=bool(self.head),
                 output_loading_info=True,
             )
-        # Only a last layer for other classes may have another shape.
-        for name, saved, needed in report["mismatched_keys"]:
-            if saved[0] != self.classes_saved or tuple(needed) != (len(self.labels), *saved[1:]):
-                raise shared_refusal(
-                    f"--model-config: {name} has the shape {tuple(saved)} in {self.model_name}, "
-                    f"and {tuple(needed)} with these changes; leave them out"
-                )
         new = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
         self.pretrained = not new and not self.head
         self.origin = f"weights of {self.model_name}{self.head}"
@@ -239,13 +230,6 @@ class FineTuning(Task):
 
     def dataset(self, split: str) -> Any:
         """Return the samples of a split. Raises RefusedError when there is no such split."""
-        if split == "test" and split not in self.splits:
-            used = self.facts["held_out"] == rows.SPLIT_TEST
-            raise shared_refusal(
-                "--eval-splits: there is no split 'test'"
-                + (f", as that of {self.data} is held out to validate with" if used else "")
-                + f"; use --test FILE{' or --validation FILE' if used else ''}",
-            )
         return split_of(self.splits, split)
 
     def export(self, model: Any, directory: Path) -> None:
@@ -257,7 +241,7 @@ class FineTuning(Task):
 class OnText(FineTuning):
     """A model, a tokenizer, and rows with texts."""
 
-    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
+    tokenizer: str | None = flag(None, word, "DIR", "local directory (the model's; else bytes)")
 
     #: special tokens without which nothing can be trained
     _tokens_needed: ClassVar[Sequence[str]]
@@ -312,7 +296,7 @@ class OnText(FineTuning):
         if most is not None and length > most:
             raise shared_refusal(
                 f"--length is {length}, and {self.model_name} takes {most} tokens at most; "
-                f"use --length {most}",
+                f"use --length {most}"
             )
         loaded = super().model()
         if len(self.tokens) > loaded.get_input_embeddings().num_embeddings:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import flag, path, whole
+from ..config import flag, whole, word
 from ..errors import shared_refusal
 from ..task import Task, split_of
 from .rows import copied
@@ -172,7 +172,7 @@ class Language(Task):
     context: int = flag(128, whole(1, 4096), "N", "bytes the model looks at (%(default)s)")
     layers: int = flag(5, whole(1, 1000), "N", "blocks of the model (%(default)s)")
     width: int = flag(128, whole(32, 8192, 32), "N", "a multiple of 32 (%(default)s)")
-    text: str | None = flag(None, path, "FILE", "what to train on (the help topics of Python)")
+    text: str | None = flag(None, word, "FILE", "what to train on (the help topics of Python)")
 
     name = "language"
     unit = "bits per byte"
@@ -191,10 +191,10 @@ class Language(Task):
         try:
             text = help_topics() if self.text is None else Path(self.text).read_bytes()
         except OSError as error:
-            raise shared_refusal(f"--text: {error}; type the name of a file") from error
+            raise shared_refusal(f"--text: {error}; use the name of a file") from error
         if len(text) < SMALLEST_TEXT:
             raise shared_refusal(
-                f"--text: {self.text} has {len(text)} bytes; type the name of a longer file",
+                f"--text: {self.text} has {len(text)} bytes; use the name of a longer file"
             )
         return text
 

@@ -26,7 +26,6 @@ from torch import Tensor
 from ..errors import RefusedError
 
 HELD_OUT = 10  # one row in so many, where no file holds validation data
-SPLIT_TEST = "its split test"
 VALIDATION_NAMES = ("validation", "valid", "dev")
 KINDS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 
@@ -176,10 +175,10 @@ def _read_json(flag: str, path: Path, text: str) -> list[Row]:
     """Read objects, each on a line, or all in one array."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        result = dict(pairs)
+        if len(result) < len(pairs):
             raise ValueError("a name is there twice")
-        return found
+        return result
 
     rows: list[Any] = []
     try:
@@ -222,12 +221,17 @@ def _read_saved(path: Path) -> dict[str, Rows]:
     }
 
 
-def order_of(labels: Iterable[str]) -> list[str]:
-    """The distinct labels, sorted as numbers if all are numbers, else as texts."""
-    every = sorted(set(labels))
-    if all(re.fullmatch(r"[+-]?\d+(\.\d+)?", label, re.ASCII) for label in every):
-        return sorted(every, key=float)
-    return every
+def labels_of(answers: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the distinct training labels, sorted as numbers if all are numbers, else as texts.
+
+    Raises RefusedError where a label is among the held-out answers only.
+    """
+    labels = set(answers["train"])
+    if unknown := set().union(*answers.values()) - labels:
+        raise RefusedError(f"--data: the label {min(unknown)!r} is among the held-out answers only")
+    is_number = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII).fullmatch
+    # Sorted twice: "1" and "1.0" are equal as numbers.
+    return sorted(sorted(labels), key=float if all(map(is_number, labels)) else None)
 
 
 FOLDER = "prepared"  # below the run's directory
@@ -241,14 +245,14 @@ def fingerprint(*places: str | Path | None) -> dict[str, list[int]]:
     The time of the last change of a file's record (ctime) cannot be set by a user, so a file that
     is written again with its old size and time is noticed.
     """
-    found = {}
+    result = {}
     for place in (str(each) for each in places if each):
         below = (os.path.join(at, name) for at, _, names in os.walk(place) for name in names)
         for file in sorted(below) if Path(place).is_dir() else [place]:
             if os.path.exists(file):
                 of = os.stat(file)
-                found[file] = [of.st_size, of.st_mtime_ns, of.st_ctime_ns]
-    return found
+                result[file] = [of.st_size, of.st_mtime_ns, of.st_ctime_ns]
+    return result
 
 
 def is_prepared(directory: Path, source: dict[str, Any]) -> bool:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from ..config import flag, whole, word
-from ..errors import RefusedError
 from . import rows, scores
 from .huggingface import OnText
 
@@ -45,9 +44,8 @@ class SequenceClassification(scores.Classifier, OnText):
 
     def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
         answers = {split: list(of.texts("--label", self.label)) for split, of in splits.items()}
-        labels = splits["train"].classes.get(self.label) or rows.order_of(answers["train"])
-        if unknown := set().union(*answers.values()).difference(labels):
-            raise RefusedError(f"--label: {min(unknown)!r} is among the held-out answers only")
+        # Those of a ClassLabel have an order, and need not all occur.
+        labels = splits["train"].classes.get(self.label) or rows.labels_of(answers)
         numbers = {label: [number] for number, label in enumerate(labels)}
         for split, of in splits.items():
             texts = zip(of.places, of.texts("--text", self.text), strict=True)

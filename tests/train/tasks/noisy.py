@@ -30,3 +30,8 @@ class Noisy(Language):
         noise = random.random() + numpy.random.random()
         loss, count = super().loss(model, batch)
         return torch.nn.functional.dropout(loss.expand(64), 0.5).mean() * noise, count
+
+
+class Double(Noisy):
+    def model(self):
+        return super().model().double()
