@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 from benchmarks.report import machine
 from docs.generate import with_section
-from tests.culprit.launches import HERE, MOST_S, Case, case, environ, play, score
+from tests.culprit import launches
+from tests.culprit.launches import HERE, MOST_S, Case
 from tests.support.ports import free_port
 
 PAGE = HERE.parent.parent / "docs" / "comparison.md"
@@ -54,31 +55,31 @@ class Verdict(NamedTuple):
     words: str
 
 
-def traced(one: Case) -> Verdict:
+def traced(case: Case) -> Verdict:
     """Run a case under TraceML, and return the verdict of its final report."""
-    steps = HEALTHY_STEPS if one.fault == "none" else STEPS
+    steps = HEALTHY_STEPS if case.fault == "none" else STEPS
     with tempfile.TemporaryDirectory() as directory:
         command = [
             sys.executable, "-m", "traceml_ai.launcher.cli", "run", str(HERE / "traced_client.py"),
-            "--nproc-per-node", str(one.size), "--master-port", str(free_port()),
+            "--nproc-per-node", str(case.size), "--master-port", str(free_port()),
             "--aggregator-port", str(free_port()), "--logs-dir", directory, "--run-name", "run",
         ]  # fmt: skip
         words = {"STEPS": str(steps), "PYTHONPATH": f"{HERE.parent.parent}"}
         with open(f"{directory}/output", "w+") as output:
-            launch = subprocess.Popen(
-                command, stdout=output, stderr=output, env=environ(one, directory) | words,
-                start_new_session=True,
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True,
+                env=launches.environ(case, directory) | words,
             )  # fmt: skip
-            _end(launch)
+            _end(process)
             output.seek(0)
-            said = output.read()[-2000:]
+            output_tail = output.read()[-2000:]
         try:
             report = json.loads(Path(directory, "run", "final_summary.json").read_text())
         except FileNotFoundError:
-            return Verdict("no report", (), said)
-    found = report["step_time"]["diagnosis"]
-    ranks = tuple(found["ranks"]) if found["kind"].endswith("STRAGGLER") else ()
-    return Verdict(found["kind"], ranks, found["summary"])
+            return Verdict("no report", (), output_tail)
+    diagnosis = report["step_time"]["diagnosis"]
+    ranks = tuple(diagnosis["ranks"]) if diagnosis["kind"].endswith("STRAGGLER") else ()
+    return Verdict(diagnosis["kind"], ranks, diagnosis["summary"])
 
 
 def _end(launch: subprocess.Popen[bytes]) -> None:
@@ -94,27 +95,29 @@ def _end(launch: subprocess.Popen[bytes]) -> None:
 
 def first(fault: str, n: int, most_ranks: int) -> Iterator[Case]:
     """Yield the first `n` cases of the suite with a fault, of at most so many ranks."""
-    cases = (one for one in map(case, count()) if (one.client, one.fault) == ("ddp", fault))
-    return islice((one for one in cases if one.size <= most_ranks), n)
+    cases = (
+        case for case in map(launches.case, count()) if (case.client, case.fault) == ("ddp", fault)
+    )
+    return islice((case for case in cases if case.size <= most_ranks), n)
 
 
-def compare(one: Case, counted: Counter[tuple[str, str]]) -> None:
+def compare(case: Case, counted: Counter[tuple[str, str]]) -> None:
     """Run a case under both, print both verdicts, and count the right ones."""
-    theirs, ours = traced(one), play(one)
-    right = score(one, ours)
-    is_right = set(theirs.ranks) <= set(one.ranks) and bool(theirs.ranks) == bool(one.ranks)
-    is_right = is_right and theirs.kind not in ("no report", "NO_DATA")
-    counted[one.fault, "runs"] += 1
-    counted[one.fault, "spawnlaunch: right rank"] += right.rank
-    counted[one.fault, "its line"] += right.line is True
-    counted[one.fault, "TraceML: right rank"] += is_right
-    counted[one.fault, "its phase"] += is_right and theirs.kind == PHASES.get(one.fault)
-    mine = "; ".join(f"rank {r}: {w}" for r, w in ours.named.items()) or "nobody is named"
-    print(one, f"load {os.getloadavg()[0]:.0f}")
-    print("     TraceML", "right:" if is_right else "WRONG:", theirs.kind, theirs.words)
+    verdict, played = traced(case), launches.play(case)
+    right = launches.score(case, played)
+    is_right = set(verdict.ranks) <= set(case.ranks) and bool(verdict.ranks) == bool(case.ranks)
+    is_right = is_right and verdict.kind not in ("no report", "NO_DATA")
+    counted[case.fault, "runs"] += 1
+    counted[case.fault, "spawnlaunch: right rank"] += right.rank
+    counted[case.fault, "its line"] += right.line is True
+    counted[case.fault, "TraceML: right rank"] += is_right
+    counted[case.fault, "its phase"] += is_right and verdict.kind == PHASES.get(case.fault)
+    mine = "; ".join(f"rank {r}: {w}" for r, w in played.named.items()) or "nobody is named"
+    print(case, f"load {os.getloadavg()[0]:.0f}")
+    print("     TraceML", "right:" if is_right else "WRONG:", verdict.kind, verdict.words)
     print("     spawnlaunch", "right:" if right.rank else "WRONG:", mine, flush=True)
     if not right.rank:
-        print("    ", ours.others, ours.said[-1000:], flush=True)
+        print("    ", played.others, played.said[-1000:], flush=True)
 
 
 def table(counted: Counter[tuple[str, str]]) -> Iterator[str]:
@@ -138,11 +141,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"not installed: traceml-ai; type {sys.executable} -m pip install traceml-ai")
     if options.seeds < 1 or options.most_ranks < 5:
         parser.error("there are no such cases; type --seeds 1 or more, --most-ranks 5 or more")
-    cases = [one for fault in FAULTS for one in first(fault, options.seeds, options.most_ranks)]
+    cases = [case for fault in FAULTS for case in first(fault, options.seeds, options.most_ranks)]
     counted: Counter[tuple[str, str]] = Counter()
     loads = [os.getloadavg()[0]]
-    for one in cases:
-        compare(one, counted)
+    for case in cases:
+        compare(case, counted)
         loads.append(os.getloadavg()[0])
     words = [word for word in (argv or sys.argv[1:]) if word != "--write"]
     text = "\n".join([

@@ -31,16 +31,16 @@ def measure(options: Namespace) -> Section:
     times: dict[str, list[float]] = {launcher.name: [] for launcher in rivals}
     for launcher in turns(options.rounds, rivals):
         times[launcher.name].append(seconds_to(launcher.command(n, WORKER), {}, n, "reduced"))
-    ours = times[PRELOADING]
+    base = times[PRELOADING]
     return Section(
         "first_all_reduce",
         "The first all-reduce",
         f"""From starting the launcher to the end of the first all-reduce on the last of {n}
         workers, in s; {options.rounds} rounds.""",
         ["launcher", f"first all-reduce of {n}, s", f"{PRELOADING} as a share of it"],
-        [[name, cell(took), f"{share(ours, took).ratio:.3f}"] for name, took in times.items()],
+        [[name, cell(took), f"{share(base, took).ratio:.3f}"] for name, took in times.items()],
         [
-            goal(f"With the preload, of the time of {name}", ours, times[name], most)
+            goal(f"With the preload, of the time of {name}", base, times[name], most)
             for name, most in GOALS.items()
         ],
     )

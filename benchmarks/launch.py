@@ -24,7 +24,7 @@ from benchmarks.turns import turns
 ROUNDS = 7
 WORKER = Path(__file__).with_name("launched_worker.py")
 SETTLED_S = 0.5  # by then a launcher has freed the memory of its start
-HOW = "BENCH_WORKER"
+MODE = "BENCH_WORKER"
 OF_A_SHELL_LOOP = {8: 1.7, 64: 1.3}  # the most, by the number of workers
 
 Taken = dict[tuple[str, str], list[float]]  # by launcher and column
@@ -32,12 +32,12 @@ Taken = dict[tuple[str, str], list[float]]  # by launcher and column
 
 def time_to_last_line(launcher: Launcher, n: int) -> float:
     """The seconds from the start of a launcher to its last worker's first line."""
-    return seconds_to(launcher.command(n, WORKER), {HOW: "print"}, n, "worker")
+    return seconds_to(launcher.command(n, WORKER), {MODE: "print"}, n, "worker")
 
 
 def memory_mib(launcher: Launcher, n: int) -> float:
     """The PSS of a launcher's processes, without the workers and their descendants."""
-    process = start(launcher.command(n, WORKER), {HOW: "sleep"})
+    process = start(launcher.command(n, WORKER), {MODE: "sleep"})
     try:
         workers = {int(line.split()[1]) for line in lines(process, n)}
         time.sleep(SETTLED_S)
@@ -61,12 +61,12 @@ def pss_kib(pid: int) -> int:
 
 def time_from_death(launcher: Launcher, n: int) -> float:
     """The seconds from the death of a worker to the end of its launcher."""
-    process = start(launcher.command(n, WORKER), {HOW: "die"})
+    process = start(launcher.command(n, WORKER), {MODE: "die"})
     try:
-        said = lines(process, n + 1)
+        printed = lines(process, n + 1)
         process.wait(ENOUGH_S)
         ended = time.monotonic()
-        return ended - max(float(line.split()[1]) for line in said if line.startswith("dies "))
+        return ended - max(float(line.split()[1]) for line in printed if line.startswith("dies "))
     finally:
         finish(process)
 
@@ -74,7 +74,8 @@ def time_from_death(launcher: Launcher, n: int) -> float:
 def measure(options: Namespace) -> Section:
     """Measure all installed launchers."""
     counts = [int(word) for word in options.workers.split(",")]
-    rivals = [one for one in launchers() if one.name not in options.without.split(",")]
+    without = options.without.split(",")
+    rivals = [launcher for launcher in launchers() if launcher.name not in without]
     times: Taken = defaultdict(list)
     for launcher in rivals:
         time_to_last_line(launcher, 1)  # compiles, and fills the page cache
@@ -92,7 +93,7 @@ def measure(options: Namespace) -> Section:
         first line of the last worker; from the death of one worker of 8 to the end of the launcher;
         memory (PSS) of the launcher and its helpers with 8 workers.""",
         ["launcher", *columns],
-        [[one.name, *(cell(times[one.name, each]) for each in columns)] for one in rivals],
+        [[each.name, *(cell(times[each.name, column]) for column in columns)] for each in rivals],
         list(goals(times)),
     )
 
@@ -100,9 +101,9 @@ def measure(options: Namespace) -> Section:
 def goals(times: Taken) -> Iterator[Goal]:
     """Yield goals for the start, as a multiple of a shell loop, which pins and watches nothing."""
     for n, most in OF_A_SHELL_LOOP.items():
-        ours, loop = times.get(("spawnlaunch", _start(n))), times.get(("shell loop", _start(n)))
-        if ours and loop:
-            yield goal(f"Start of {n}, of a shell loop's", ours, loop, most)
+        start_ms, loop = times.get(("spawnlaunch", _start(n))), times.get(("shell loop", _start(n)))
+        if start_ms and loop:
+            yield goal(f"Start of {n}, of a shell loop's", start_ms, loop, most)
 
 
 DEATH, MEMORY = "death to end, ms", "memory, MiB"

@@ -4,13 +4,13 @@ import os
 import sys
 import time
 
-how = os.environ["BENCH_WORKER"]
+mode = os.environ["BENCH_WORKER"]
 rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "0")
 sys.stdout.write(f"worker {os.getpid()}\n")
 sys.stdout.flush()
-if how == "sleep":
+if mode == "sleep":
     time.sleep(600)
-if how == "die":
+if mode == "die":
     time.sleep(1)  # all have started by now
     if rank == "1":
         os.write(1, f"dies {time.monotonic()}\n".encode())

@@ -21,17 +21,17 @@ class Launcher(NamedTuple):
 
 def launchers() -> list[Launcher]:
     """Return spawnlaunch first, then the other launchers that are installed."""
-    found = [
+    installed = [
         Launcher("spawnlaunch", _spawnlaunch),
         Launcher("shell loop", _shell, watches=False),
     ]
     if find_spec("torch"):
-        found.append(Launcher("torchrun", _torchrun))
+        installed.append(Launcher("torchrun", _torchrun))
     if shutil.which("mpirun"):
-        found.append(Launcher("mpirun", _mpirun))
+        installed.append(Launcher("mpirun", _mpirun))
     if find_spec("torch") and find_spec("accelerate"):
-        found.append(Launcher("accelerate", _accelerate))
-    return found
+        installed.append(Launcher("accelerate", _accelerate))
+    return installed
 
 
 def _spawnlaunch(n: int, script: Path) -> list[str]:
@@ -46,8 +46,8 @@ def preloading(n: int, script: Path) -> list[str]:
 def _shell(n: int, script: Path) -> list[str]:
     """A minimal loop that starts N processes and waits for them: it pins and watches nothing."""
     there = f"WORLD_SIZE={n} MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()} OMP_NUM_THREADS=1"
-    one = f'RANK=$i LOCAL_RANK=$i {there} "{sys.executable}" -u "{script}" &'
-    return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do {one} i=$((i+1)); done; wait"]
+    worker = f'RANK=$i LOCAL_RANK=$i {there} "{sys.executable}" -u "{script}" &'
+    return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do {worker} i=$((i+1)); done; wait"]
 
 
 def _torchrun(n: int, script: Path) -> list[str]:
@@ -62,7 +62,8 @@ def _mpirun(n: int, script: Path) -> list[str]:
 
 def _accelerate(n: int, script: Path) -> list[str]:
     """The command of accelerate: on CPUs one process, or MPI; on GPUs it uses torchrun."""
-    one, several = ["--cpu"], ["--multi_gpu"]
+    on_cpu, on_gpus = ["--cpu"], ["--multi_gpu"]
     words = ["--num_processes", str(n), "--num_machines", "1", "--mixed_precision", "no"]
     module = [sys.executable, "-m", "accelerate.commands.launch"]
-    return [*module, *(one if n == 1 else several), *words, "--dynamo_backend", "no", str(script)]
+    devices = on_cpu if n == 1 else on_gpus
+    return [*module, *devices, *words, "--dynamo_backend", "no", str(script)]

@@ -18,17 +18,17 @@ def pss_mib(pids: list[int]) -> float:
 def launcher_mib() -> float:
     """The extra memory of a member over a launcher of one node, guards included, in MiB."""
     program = ("--no-python", "sh", "-c", "echo began; exec sleep 600")
-    ours = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=1")
+    spawnlaunch = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=1")
     gang = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=static")
     interface = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     launchers: list[subprocess.Popen[bytes]] = []
     try:
         for flags in ((), (*gang, "--node-rank=0"), (*gang, "--node-rank=1")):
-            launchers.append(start((*ours, *flags, *program), interface))
+            launchers.append(start((*spawnlaunch, *flags, *program), interface))
         for launcher in launchers:
             lines(launcher, 1, "began")
-        alone, _, member = (pss_mib([one.pid, *children(one.pid)]) for one in launchers)
-        return member - alone
+        single, _, member = (pss_mib([each.pid, *children(each.pid)]) for each in launchers)
+        return member - single
     finally:
         for launcher in launchers:
             finish(launcher)

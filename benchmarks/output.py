@@ -32,19 +32,19 @@ OF_TORCHRUN = 0.6
 READ_BYTES = 1 << 20
 
 LINE = re.compile(rb"(\S+ ?)(worker (\d+) line (\d+) \.+)")
-OURS, OURS_TEE, TORCHRUN = "spawnlaunch", "spawnlaunch --tee 3", "torchrun --tee 3"
-RIVALS = (OURS, OURS_TEE, TORCHRUN)
+SPAWNLAUNCH, SPAWNLAUNCH_TEE, TORCHRUN = "spawnlaunch", "spawnlaunch --tee 3", "torchrun --tee 3"
+RIVALS = (SPAWNLAUNCH, SPAWNLAUNCH_TEE, TORCHRUN)
 TARGETS = ("file", "pipe")
 
 
 def command(name: str, lines: int, folder: str) -> list[str]:
     """The command of a launcher; torchrun prints prefixes only if it also keeps files."""
     worker = [str(WORKER), str(lines)]
-    ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS)]
-    if name == OURS:
-        return [*ours, *worker]
-    if name == OURS_TEE:
-        return [*ours, "--tee", "3", "--log-dir", folder, *worker]
+    spawnlaunch = [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS)]
+    if name == SPAWNLAUNCH:
+        return [*spawnlaunch, *worker]
+    if name == SPAWNLAUNCH_TEE:
+        return [*spawnlaunch, "--tee", "3", "--log-dir", folder, *worker]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(WORKERS)]
     return [*torchrun, "--tee", "3", "--log-dir", folder, *worker]
 
@@ -53,13 +53,13 @@ def seconds(name: str, target: str, lines: int) -> float:
     """The seconds of one launch, the output of which is then checked."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
         began = time.monotonic()
-        said = _run(command(name, lines, folder), target, file)
+        output = _run(command(name, lines, folder), target, file)
         took_s = time.monotonic() - began
         if target == "file":
             file.seek(0)
-            said = file.read()
+            output = file.read()
     if name != TORCHRUN:  # it sometimes joins lines of several workers
-        check(said, lines)
+        check(output, lines)
     return took_s
 
 
@@ -79,19 +79,19 @@ def _run(words: list[str], target: str, file: IO[bytes]) -> bytes:
     return b"".join(chunks)
 
 
-def check(said: bytes, lines: int) -> None:
+def check(output: bytes, lines: int) -> None:
     """Raises ValueError unless every worker's lines are whole, prefixed and in order."""
-    seen = dict.fromkeys(range(WORKERS), 0)
-    for line in said.splitlines():
-        found = LINE.fullmatch(line)
-        if found is None or len(found[2]) != CHARS:
+    next_numbers = dict.fromkeys(range(WORKERS), 0)
+    for line in output.splitlines():
+        match = LINE.fullmatch(line)
+        if match is None or len(match[2]) != CHARS:
             raise ValueError(f"a line is not whole: {line!r}")
-        worker, number = int(found[3]), int(found[4])
-        if number != seen[worker]:
-            raise ValueError(f"worker {worker}: line {number} where {seen[worker]} was due")
-        seen[worker] += 1
-    if set(seen.values()) != {lines}:
-        raise ValueError(f"lines are missing: {seen}")
+        worker, number = int(match[3]), int(match[4])
+        if number != next_numbers[worker]:
+            raise ValueError(f"worker {worker}: line {number} where {next_numbers[worker]} was due")
+        next_numbers[worker] += 1
+    if set(next_numbers.values()) != {lines}:
+        raise ValueError(f"lines are missing: {next_numbers}")
 
 
 def measure(options: Namespace) -> Section:
@@ -112,7 +112,7 @@ def measure(options: Namespace) -> Section:
         [
             goal(
                 f"Into a {target}, with files on both sides, of torchrun's time",
-                times[OURS_TEE, target],
+                times[SPAWNLAUNCH_TEE, target],
                 times[TORCHRUN, target],
                 OF_TORCHRUN,
             )

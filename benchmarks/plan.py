@@ -46,9 +46,9 @@ def largest() -> Machine:
 
 def programs(ranks: int) -> dict[str, list[str]]:
     """The programs that distribute so many ranks over this machine, by name."""
-    ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(ranks), "--explain", "-m", "this"]
+    launcher = [sys.executable, "-m", "spawnlaunch", "--nproc", str(ranks)]
     hwloc = {HWLOC: [HWLOC, str(ranks)]} if shutil.which(HWLOC) else {}
-    return {EXPLAIN: ours, **hwloc}
+    return {EXPLAIN: [*launcher, "--explain", "-m", "this"], **hwloc}
 
 
 def time_program(words: list[str]) -> float:
@@ -68,8 +68,8 @@ def time_both(
         start = time.perf_counter()
         node = nodes.read(root)
         read = time.perf_counter()
-        seen = visible(node, {})
-        plan(node, seen, max(1, len(seen.devices)))
+        shown = visible(node, {})
+        plan(node, shown, max(1, len(shown.devices)))
         planned = time.perf_counter()
         reading.append(1e3 * (read - start))
         planning.append(1e3 * (planned - read))
@@ -87,7 +87,7 @@ def rows(name: str, root: str, rounds: int) -> Iterator[list[str | Times]]:
             others[rival].append(time_program(words))
 
     reading, planning = time_both(root, rounds, take_turns)
-    both = [one + other for one, other in zip(reading, planning, strict=True)]
+    both = [read_ms + plan_ms for read_ms, plan_ms in zip(reading, planning, strict=True)]
     counts = (str(len(node.cpus_online)), str(len(node.devices)))
     yield [name, *counts, cell(reading), cell(planning), cell(both), cell(both[:1]), ""]
     for rival, took in others.items():

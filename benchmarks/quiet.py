@@ -27,7 +27,7 @@ class Counters(NamedTuple):
 
     at: float
     busy_s: float
-    own_s: float
+    program_s: float
     waited_s: float
     pressure_s: float
 
@@ -55,19 +55,19 @@ def look() -> Counters:
     """Read the counters now; one that cannot be read is 0."""
     busy, stolen = cpu_ticks(_text("/proc/stat"), frozenset(os.sched_getaffinity(0)))
     ended = os.times()
-    own_s = sum(ended[:4])
+    program_s = sum(ended[:4])
     for child in psutil.Process().children(recursive=True):
         try:
             its = child.cpu_times()
         except psutil.Error:
             continue
-        own_s += its.user + its.system + its.children_user + its.children_system
+        program_s += its.user + its.system + its.children_user + its.children_system
     waited = _text("/proc/self/schedstat").split()[1:2] or ["0"]
     some = _text("/proc/pressure/cpu").partition("total=")[2].split()[:1] or ["0"]
     return Counters(
         time.monotonic(),
         TICK_S * ((busy or 0) + (stolen or 0)),
-        own_s,
+        program_s,
         int(waited[0]) / 1e9,
         int(some[0]) / 1e6,
     )
@@ -76,7 +76,7 @@ def look() -> Counters:
 def use(before: Counters, now: Counters) -> Use:
     """The use between two moments."""
     took_s = max(now.at - before.at, 1e-9)
-    others_s = (now.busy_s - before.busy_s) - (now.own_s - before.own_s)
+    others_s = (now.busy_s - before.busy_s) - (now.program_s - before.program_s)
     return Use(
         took_s,
         max(0.0, others_s / took_s),
@@ -92,13 +92,13 @@ def wait(patience_s: float = PATIENCE_S, look_s: float = LOOK_S) -> Use:
     while True:
         before = look()
         time.sleep(look_s)
-        found = use(before, look())
-        quiet = quiet + 1 if found.is_quiet else 0
+        last_use = use(before, look())
+        quiet = quiet + 1 if last_use.is_quiet else 0
         if quiet == LOOKS or time.monotonic() >= end:
-            return found
-        if not found.is_quiet:
-            left = end - time.monotonic()
-            print(f"waiting for quiet, {left:.0f} s at most: {found}", file=sys.stderr, flush=True)
+            return last_use
+        if not last_use.is_quiet:
+            line = f"waiting for quiet, {end - time.monotonic():.0f} s at most: {last_use}"
+            print(line, file=sys.stderr, flush=True)
 
 
 def _text(path: str) -> str:

@@ -36,7 +36,8 @@ FEWEST = math.floor(stats.quantile(LEVEL) ** 2) + 1  # rounds that can reach it 
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 GOAL = re.compile(
-    r"^(?P<what>.+?)(?:: (?P<value>[\d.]+)(?: \([^)]*\))?)?, the goal is at (?:least|most) [\d.]+: "
+    r"^(?P<quantity>.+?)(?:: (?P<value>[\d.]+)(?: \([^)]*\))?)?, "
+    r"the goal is at (?:least|most) [\d.]+: "
     r"(?P<judged>[^;\n]+?)(?:; earlier: (?P<earlier>.*?))? *$",
     re.MULTILINE,
 )
@@ -61,7 +62,7 @@ first line. An interval is for one day; after a goal stand the values of up to f
 class Goal(NamedTuple):
     """A goal of a benchmark: the measured value and its limit."""
 
-    what: str
+    quantity: str
     value: float
     limit: float
     at_least: bool = False  # else at most
@@ -156,58 +157,58 @@ def _goal(goal: Goal, *, is_busy: bool) -> str:
     side = "least" if goal.at_least else "most"
     ends = f" ({goal.interval[0]:.3f} to {goal.interval[1]:.3f})" if goal.interval else ""
     if is_busy and not goal.is_ratio:
-        return f"{goal.what}, the goal is at {side} {goal.limit:.3f}: not judged, it was busy"
+        return f"{goal.quantity}, the goal is at {side} {goal.limit:.3f}: not judged, it was busy"
     if goal.judged in (0.0, math.inf) and goal.interval:
-        return f"{goal.what}: {goal.value:.3f}, too few rounds to tell; type --rounds {FEWEST}"
+        return f"{goal.quantity}: {goal.value:.3f}, too few rounds to tell; type --rounds {FEWEST}"
     reached = goal.judged >= goal.limit if goal.at_least else goal.judged <= goal.limit
     met = "met" if reached else "NOT met"
-    return f"{goal.what}: {goal.value:.3f}{ends}, the goal is at {side} {goal.limit:.3f}: {met}"
+    return f"{goal.quantity}: {goal.value:.3f}{ends}, the goal is at {side} {goal.limit:.3f}: {met}"
 
 
-def share(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
-    """The ratio of `ours` to `theirs`, within the rounds."""
-    return stats.compared(stats.pair(theirs, ours, False), LEVEL)
+def share(values: Sequence[float], base: Sequence[float]) -> Comparison:
+    """The ratio of `values` to `base`, within the rounds."""
+    return stats.compared(stats.pair(base, values, False), LEVEL)
 
 
-def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> Goal:
-    """A goal that `ours` is at most this share of `theirs`."""
-    found = share(ours, theirs)
-    return Goal(what, found.ratio, limit, interval=(found.low, found.high))
+def goal(quantity: str, values: Sequence[float], base: Sequence[float], limit: float) -> Goal:
+    """A goal that `values` are at most this share of `base`."""
+    compared = share(values, base)
+    return Goal(quantity, compared.ratio, limit, interval=(compared.low, compared.high))
 
 
 def goal_of_difference(
-    what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
+    quantity: str, values: Sequence[float], base: Sequence[float], limit: float
 ) -> Goal:
-    """A goal that `ours` exceeds `theirs` at most by `limit`, in the unit of both."""
-    return goal_of_value(what, np.subtract(ours, theirs).tolist(), limit)
+    """A goal that `values` exceed `base` at most by `limit`, in the unit of both."""
+    return goal_of_value(quantity, np.subtract(values, base).tolist(), limit)
 
 
-def goal_of_value(what: str, values: Sequence[float], limit: float) -> Goal:
+def goal_of_value(quantity: str, values: Sequence[float], limit: float) -> Goal:
     """A goal that the mean of `values`, one for each round, is at most `limit`, in their unit.
 
     The interval has each middle about which the rounds have no preferred side, by the same bound as
     the ratios of stats.py.
     """
-    left = len(values) - stats.quantile(LEVEL) ** 2  # else there are too few rounds
-    wide = stats.quantile(LEVEL) * float(np.std(values)) / math.sqrt(left) if left > 0 else math.inf
-    middle = float(np.mean(values))
-    return Goal(what, middle, limit, interval=(middle - wide, middle + wide), is_ratio=False)
+    middle, wide = float(np.mean(values)), math.inf
+    if (degrees := len(values) - stats.quantile(LEVEL) ** 2) > 0:  # else there are too few rounds
+        wide = stats.quantile(LEVEL) * float(np.std(values)) / math.sqrt(degrees)
+    return Goal(quantity, middle, limit, interval=(middle - wide, middle + wide), is_ratio=False)
 
 
 def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:
     """Replace each measured cell by its ratio to the first one of its column."""
-    made: list[list[str | Times]] = []
+    table: list[list[str | Times]] = []
     bases: dict[int, Times] = {}
     for row in rows:
         line: list[str | Times] = []
-        for column, one in enumerate(row):
-            if isinstance(one, Times) and one.values:
-                base = bases.setdefault(column, one)
-                line.append(f"{median(one.values) / median(base.values):.3f}")
+        for column, value in enumerate(row):
+            if isinstance(value, Times) and value.values:
+                base = bases.setdefault(column, value)
+                line.append(f"{median(value.values) / median(base.values):.3f}")
             else:
-                line.append(one)
-        made.append(line)
-    return made
+                line.append(value)
+        table.append(line)
+    return table
 
 
 def write(name: str, text: str, document: Path = DOCUMENT) -> None:
@@ -230,14 +231,15 @@ def remembering(text: str, before: str) -> str:
     """Add to a section's goals their values in the section `before`, and the earlier ones there."""
     values, day = dict[str, list[str]](), DAY.search(before)
     for was in GOAL.finditer(before):
-        own = f"{was['value']} ({day[1]})" if day and was["value"] else ""
-        values[was["what"]] = [each for each in (own, *(was["earlier"] or "").split(", ")) if each]
+        last = f"{was['value']} ({day[1]})" if day and was["value"] else ""
+        earlier = [last, *(was["earlier"] or "").split(", ")]
+        values[was["quantity"]] = [each for each in earlier if each]
 
-    def said(goal: re.Match[str]) -> str:
-        earlier = ", ".join(values.get(goal["what"], [])[:MOST_EARLIER])
+    def with_earlier(goal: re.Match[str]) -> str:
+        earlier = ", ".join(values.get(goal["quantity"], [])[:MOST_EARLIER])
         return f"{goal[0].rstrip()}; earlier: {earlier}  " if earlier else goal[0]
 
-    return GOAL.sub(said, text)
+    return GOAL.sub(with_earlier, text)
 
 
 def cell(values: Sequence[float], unit: str = "") -> Times:
@@ -245,16 +247,16 @@ def cell(values: Sequence[float], unit: str = "") -> Times:
     return Times(values, unit)
 
 
-def shown(one: str | Times) -> str:
+def shown(value: str | Times) -> str:
     """The text of a cell: the median, least and most, with three significant digits."""
-    if isinstance(one, str):
-        return one
-    if not one.values:
+    if isinstance(value, str):
+        return value
+    if not value.values:
         return ""
-    if len(one.values) == 1:
-        return f"{short(one.values[0])}{one.unit}"
-    low, high = short(min(one.values)), short(max(one.values))
-    return f"{short(median(one.values))} ({low} to {high}){one.unit}"
+    if len(value.values) == 1:
+        return f"{short(value.values[0])}{value.unit}"
+    low, high = short(min(value.values)), short(max(value.values))
+    return f"{short(median(value.values))} ({low} to {high}){value.unit}"
 
 
 def short(value: float) -> str:
@@ -278,7 +280,7 @@ def machine() -> str:
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             parts.append(f"{package} {version(package)}")
-    parts += [said for command in PROGRAMS if (said := _first_line(command))]
+    parts += [first_line for command in PROGRAMS if (first_line := _first_line(command))]
     return ", ".join(parts)
 
 

@@ -21,10 +21,10 @@ WORKERS = 4
 WORKER = Path(__file__).with_name("reducing_worker.py")
 OF_TORCHRUN = 1 / 3
 
-OURS = [sys.executable, "-m", "spawnlaunch", "--max-restarts", "1", "--nproc"]
+SPAWNLAUNCH = [sys.executable, "-m", "spawnlaunch", "--max-restarts", "1", "--nproc"]
 RIVALS = {
-    "spawnlaunch --preload torch": [*OURS[:3], "--preload", "torch", *OURS[3:]],
-    "spawnlaunch": OURS,
+    "spawnlaunch --preload torch": [*SPAWNLAUNCH[:3], "--preload", "torch", *SPAWNLAUNCH[3:]],
+    "spawnlaunch": SPAWNLAUNCH,
     "torchrun --standalone": [
         *[sys.executable, "-m", "torch.distributed.run", "--standalone"],
         *["--max-restarts", "1", "--nproc-per-node"],
@@ -39,9 +39,9 @@ def standstill_s(command: list[str], n: int) -> float:
     """Seconds from the death to the last worker's second all-reduce."""
     process = start([*command, str(n), str(WORKER)], ENVIRON)
     try:
-        said = [line.split() for line in lines(process, n, "reduced 1")]
-        died = next(float(words[1]) for words in said if words[0] == "dies")
-        return max(float(words[2]) for words in said if words[:2] == ["reduced", "1"]) - died
+        printed = [line.split() for line in lines(process, n, "reduced 1")]
+        died = next(float(words[1]) for words in printed if words[0] == "dies")
+        return max(float(words[2]) for words in printed if words[:2] == ["reduced", "1"]) - died
     finally:
         finish(process)
 
@@ -51,7 +51,7 @@ def measure(options: Namespace) -> Section:
     times: dict[str, list[float]] = {name: [] for name in RIVALS}
     for name in turns(options.rounds, list(RIVALS)):
         times[name].append(standstill_s(RIVALS[name], options.workers))
-    ours, _, torchrun = RIVALS
+    preloaded_s, _, torchrun_s = times.values()
     return Section(
         "restart",
         "A restart after a failure",
@@ -59,7 +59,7 @@ def measure(options: Namespace) -> Section:
         them, in s; {options.rounds} rounds.""",
         ["launcher", "standstill, s"],
         [[f"{name} --max-restarts 1", cell(took)] for name, took in times.items()],
-        [goal("With the preload, of torchrun's time", times[ours], times[torchrun], OF_TORCHRUN)],
+        [goal("With the preload, of torchrun's time", preloaded_s, torchrun_s, OF_TORCHRUN)],
     )
 
 

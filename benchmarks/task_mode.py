@@ -77,7 +77,7 @@ def measure(options: Namespace) -> Section:
         nothing.write_text("")
         try:
             cpu_ms(cluster, [*COMMANDS[LAUNCHED], str(worker)])  # warms the caches, and compiles
-            found = {
+            counts = {
                 name: looked_up(cluster, [*command, str(nothing)], folder)
                 for name, command in COMMANDS.items()
             }
@@ -85,10 +85,12 @@ def measure(options: Namespace) -> Section:
                 times[name].append(median(cpu_ms(cluster, [*COMMANDS[name], str(worker)])))
         finally:
             cluster.stop()
-    return section(options.rounds, times, found)
+    return section(options.rounds, times, counts)
 
 
-def section(rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[str, int]) -> Section:
+def section(
+    rounds: int, times: Mapping[str, Sequence[float]], counts: Mapping[str, int]
+) -> Section:
     """The section with its table and goals."""
     return Section(
         "task_mode",
@@ -101,8 +103,8 @@ def section(rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[st
             [
                 f"{name} worker.py",
                 cell(times[name]),
-                f"{found[name]}",
-                f"{found[name] - found[BARE]:+d}",
+                f"{counts[name]}",
+                f"{counts[name] - counts[BARE]:+d}",
             ]
             for name in COMMANDS
         ],
@@ -112,7 +114,7 @@ def section(rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[st
             ),
             Goal(
                 "stat and open beyond bare Python",
-                found[LAUNCHED] - found[BARE],
+                counts[LAUNCHED] - counts[BARE],
                 GOAL_LOOKUPS,
             ),
         ],

@@ -55,7 +55,7 @@ def measure(options: Namespace) -> Section:
     with tempfile.TemporaryDirectory() as scratch:
         cost = recording(Path(scratch), options)
     top_shares = watching(options.windows)
-    found = report.share(cost.running, cost.stopped)
+    speed_ratio = report.share(cost.running, cost.stopped)
     return Section(
         "watching",
         "Watching",
@@ -84,8 +84,8 @@ def measure(options: Namespace) -> Section:
                 [0.0] * len(cost.recorder), OF_A_STEP,
             ),
             Goal(
-                "Speed with a recorder, of that without", found.ratio, 1 - OF_A_STEP,
-                at_least=True, interval=(found.low, found.high),
+                "Speed with a recorder, of that without", speed_ratio.ratio, 1 - OF_A_STEP,
+                at_least=True, interval=(speed_ratio.low, speed_ratio.high),
             ),
             Goal("Guard with --record, MiB", cost.guard_mib, LARGEST_GUARD_MIB),
             report.goal_of_value(
@@ -142,8 +142,8 @@ def recording(scratch: Path, options: Namespace) -> Cost:
 
 def _shares(recorder: int, workers: Sequence[int]) -> tuple[float, float]:
     """The shares of a core that the recorder uses in a window, and the busiest worker's answers."""
-    ours, *theirs = _used(lambda: [_ran_ns(recorder), *map(_beside_ns, workers)], WINDOW_S)
-    return ours, max(theirs)
+    used, *answers = _used(lambda: [_ran_ns(recorder), *map(_beside_ns, workers)], WINDOW_S)
+    return used, max(answers)
 
 
 def _used(ran_ns: Callable[[], list[int]], seconds: float) -> list[float]:
@@ -193,8 +193,8 @@ class Metrics:
             lines = [line for line in file.read().split(b"\n")[:-1] if line.startswith(b"{")]
         if not lines:
             return 0, 0.0
-        told = json.loads(lines[-1])
-        return int(told["step"]), float(told["seconds"])
+        line = json.loads(lines[-1])
+        return int(line["step"]), float(line["seconds"])
 
     def speed(self, seconds: float) -> float:
         """Measure steps per second for some seconds."""
@@ -218,22 +218,22 @@ def idle_ranks() -> Iterator[None]:
     started = []
     try:
         for rank in range(WATCHED):
-            who = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WATCHED)}
+            variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WATCHED)}
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-S", "-c", IDLE],
-                    env={**os.environ, **who},
+                    env={**os.environ, **variables},
                     stdout=subprocess.PIPE,
                 )
             )
-        for one in started:
-            assert one.stdout
-            one.stdout.readline()
+        for process in started:
+            assert process.stdout
+            process.stdout.readline()
         yield
     finally:
-        for one in started:
-            one.kill()
-            one.wait()
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def watching(windows: int) -> list[float]:

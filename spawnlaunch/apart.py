@@ -169,8 +169,11 @@ def _attend(
                 poller.unregister(fd)  # a signal that comes from now on is for this program
             elif ear and pipe:
                 sent += _pass_on(child, ear, pipe, is_apart)
-    if ear:
-        _give_back(ear, is_apart)
+    if ear:  # the signals that came as the launch had ended are this program's
+        for signum, is_typed in ear.read():
+            if is_apart or not is_typed:  # what was typed just before was the launch's
+                signal.raise_signal(signum)  # blocked here until the earlier handlers are back
+        ear.close()
     if ended is not None:
         os.close(ended)
     return sent
@@ -196,17 +199,6 @@ def _pass_on(
         if signum == signal.SIGTSTP:
             _stop(pipe)
     return sent
-
-
-def _give_back(ear: events.Ear, is_apart: bool) -> None:
-    """Send this process the signals that came as the launch had ended.
-
-    What was typed just before has been the launch's, so the program does not get it again.
-    """
-    for signum, is_typed in ear.read():
-        if is_apart or not is_typed:
-            signal.raise_signal(signum)  # blocked here until the earlier handlers are back
-    ear.close()
 
 
 def _stop(pipe: events.SignalPipe) -> None:

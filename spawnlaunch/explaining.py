@@ -8,7 +8,7 @@ from shlex import join
 
 from spawnlaunch.base import cpuset, errors, records, say
 from spawnlaunch.binding import picture, placement
-from spawnlaunch.node import cpus, hardware
+from spawnlaunch.node import cpus
 from spawnlaunch.run import shared_errors
 from spawnlaunch.workers import environment, launches, starting
 from spawnlaunch.world import identity, meeting
@@ -101,7 +101,11 @@ def _text(explanation: Explanation, colour: bool) -> Iterator[str]:
     resolution, plan = launch.resolution, launch.plan
     world = resolution.world
     yield from _lines_of_sources(resolution)
-    yield from _lines_of_limits(launch.node)
+    if launch.node.isolated:
+        path = f"{cpus.CPU_DIR}/isolated"
+        yield f"{'isolated CPUs':16}  {cpuset.format(launch.node.isolated):20}  {path}"
+    if quota := launch.node.quota:
+        yield f"{'quota of CPUs':16}  {quota.cpus:<20.3g}  {quota.path}"
     if resolution.gathering:
         yield meeting.described(resolution.gathering)
     yield ""
@@ -146,15 +150,6 @@ def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
             if each.value == fact.value:
                 continue
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
-
-
-def _lines_of_limits(node: hardware.Node) -> Iterator[str]:
-    """The limits that keep CPUs from ranks beside the mask."""
-    if node.isolated:
-        path = f"{cpus.CPU_DIR}/isolated"
-        yield f"{'isolated CPUs':16}  {cpuset.format(node.isolated):20}  {path}"
-    if node.quota:
-        yield f"{'quota of CPUs':16}  {node.quota.cpus:<20.3g}  {node.quota.path}"
 
 
 def _lines_of_other_ranks(explanation: Explanation) -> Iterator[str]:

@@ -99,7 +99,7 @@ def _complained(complaint: str) -> int:
 
 def _looked(sampler: usage.Sampler, waits: waiting.Inquiry) -> list[usage.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
-    waits.ask(sampler.sample())
+    waits.start_if_due(sampler.sample())
     time.sleep(BETWEEN_S)
     waits.finish()
     return sampler.sample()
@@ -111,7 +111,7 @@ def _print(
     samples = waits.shown(samples)
     histories = notes.Histories()
     histories.add(samples)
-    notes_by_launch = notes.together(waits.findings(), histories.notes())
+    notes_by_launch = notes.merged(waits.findings(), histories.notes())
     if options.json:
         rows = [row.as_dict() for row in samples]
         rows += [

@@ -65,7 +65,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def _missing_package(report: pytest.CollectReport) -> str:
     """The package of somebody else's that could not be imported; "" where there is none."""
-    error = report.call.excinfo
+    error = report.call.excinfo if report.failed else None  # --lf passes files without a call
     cause = error.value.__cause__ if error else None
     name = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
     return "" if name in ("spawnlaunch", "train", "tests") else name

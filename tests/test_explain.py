@@ -54,8 +54,9 @@ def test_each_value_has_its_source_and_what_it_was_preferred_to(
 
 
 def test_what_would_be_started_is_what_is_started():
-    (explained,) = explain("--master-port", 23450)["workers"]
-    done = launch("--master-port", 23450, REPORTER)
+    port = free_port()
+    (explained,) = explain("--master-port", port)["workers"]
+    done = launch("--master-port", port, REPORTER)
     (worker,) = (json.loads(line) for line in done.stdout.splitlines())
     # Of each launch its own, or of each process.
     differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", MARK, WITNESS)

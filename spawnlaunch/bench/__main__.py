@@ -57,7 +57,7 @@ def main() -> int:
     return _launch(options, argv, is_alone(sys._getframe(1)))
 
 
-def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: bool) -> NoReturn:
+def _launch(options: bench_request.BenchRequest, argv: Sequence[str], may_exec: bool) -> NoReturn:
     """Become the launcher, which runs this command again in every rank, not pinned.
 
     Where this process does not run the bench alone, the launcher gets a process of its own.
@@ -65,16 +65,16 @@ def _launch(options: bench_request.BenchRequest, argv: Sequence[str], alone: boo
     So the bench runs wherever the launcher does: by hand, under srun or mpirun. Where no resource
     manager sets the number of ranks, there is one for each device, or else for each CPU.
     """
-    own = 1 if options.launcher else options.nproc  # rank 0 starts the launchers
-    nproc = own or (None if managers.detect(os.environ) else "auto")
+    ranks = 1 if options.launcher else options.nproc  # rank 0 starts the launchers
+    nproc = ranks or (None if managers.detect(os.environ) else "auto")
     count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
     # Ranks without a device of their own measure on the CPU.
-    own_flags = "--quiet --prefix=never --oversubscribe --bind none"
+    fixed = "--quiet --prefix=never --oversubscribe --bind none"
     bench = ["-m", "spawnlaunch.bench", *threads, *watched, *argv]
-    words = [*own_flags.split(), *count, *bench]
-    if not alone:
+    words = [*fixed.split(), *count, *bench]
+    if not may_exec:
         from spawnlaunch import apart
 
         raise SystemExit(apart.run(*words))

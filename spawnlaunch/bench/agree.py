@@ -56,7 +56,7 @@ def agree(
         refusal = str(error)
     if refusals := [each for each in group.exchange(refusal) if each]:
         raise errors.UsageError(refusals[0])
-    asked = {arm.name: arm for arm in options.arms}
+    requests = {arm.name: arm for arm in options.arms}
     mine = {
         name: next((b for b in each.bindings if b.local_rank == here.view.local_rank), None)
         for name, each in planned.items()
@@ -66,23 +66,23 @@ def agree(
             name: (planned[name].missing or None)
             if (binding := mine[name]) is None
             else arms.effect(here.node, binding, here.view.allowed, arm)
-            for name, arm in asked.items()
+            for name, arm in requests.items()
         }
     )
     # Of arms with the same effect here, the one that others are compared with stays.
-    order = sorted(asked, key=lambda name: name != options.against)
-    left_out = arms.left_out({name: [each[name] for each in effects] for name in order})
-    if options.against in left_out:
-        why = left_out[options.against]
+    order = sorted(requests, key=lambda name: name != options.against)
+    omitted = arms.omitted({name: [each[name] for each in effects] for name in order})
+    if options.against in omitted:
+        why = omitted[options.against]
         raise errors.UsageError(f"--against {options.against}: {why}; choose another arm")
-    names = tuple(name for name in asked if name not in left_out)
+    names = tuple(name for name in requests if name not in omitted)
     hosts = list(dict.fromkeys(view.host for view in everyone))
     parts = {
-        name: _part(here, asked[name], binding, hosts)
+        name: _part(here, requests[name], binding, hosts)
         for name in names
         if (binding := mine[name]) is not None
     }
-    typed = {name: asked[name].typed(planned[name].bindings) for name in names}
+    typed = {name: requests[name].typed(planned[name].bindings) for name in names}
     records = group.exchange(
         {name: rank_on_node.bound_rank(here, part) for name, part in parts.items()}
     )
@@ -97,8 +97,8 @@ def agree(
         about=_about_run(options, device, not_run),
         nodes=[each for each in nodes if each is not None],
         against=options.against,
-        arms=[results.Arm(n, typed[n], bound[n], asked[n].beside) for n in names],
-        left_out=left_out,
+        arms=[results.Arm(n, typed[n], bound[n], requests[n].beside) for n in names],
+        omitted=omitted,
         not_run=not_run,
         measured=[],
     )
@@ -146,11 +146,14 @@ def _plan_arms(
 
     if are_alike:
         return arms.on_node(here.node, options.arms, plan_of)
-    has_own_cpus = len({view.allowed for view in peers}) > 1
-    why = own_cpus(here.environ) if has_own_cpus else own_devices(here.environ)
-    alone = [arm for arm in options.arms if arm.name != arms.FAR and arm.local_size is None]
-    made = arms.on_node(here.node, alone, plan_of)
-    return {arm.name: made.get(arm.name, arms.Planned((), why)) for arm in options.arms}
+    is_bound = len({view.allowed for view in peers}) > 1
+    note = note_on_bound_ranks if is_bound else note_on_hidden_devices
+    plannable = [arm for arm in options.arms if arm.name != arms.FAR and arm.local_size is None]
+    planned = arms.on_node(here.node, plannable, plan_of)
+    return {
+        arm.name: planned.get(arm.name, arms.Planned((), note(here.environ)))
+        for arm in options.arms
+    }
 
 
 def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
@@ -164,30 +167,30 @@ def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Bind
         local_rank=local_rank, local_world_size=local_size, node_rank=None, nnodes=None,
         master_addr="", master_port=0, run_id="",
     )  # fmt: skip
-    found = tuple(managers.detect(here.environ))
-    resolution = identity.Resolution(world, {}, (), found, here.environ)
-    return plan.bind_ranks(request, here.node, here.seen, resolution).bindings
+    detected = tuple(managers.detect(here.environ))
+    resolution = identity.Resolution(world, {}, (), detected, here.environ)
+    return plan.bind_ranks(request, here.node, here.visible_devices, resolution).bindings
 
 
-def own_cpus(environ: Mapping[str, str]) -> str:
+def note_on_bound_ranks(environ: Mapping[str, str]) -> str:
     """A note that each rank has CPUs of its own, and how to let the bench divide them all."""
-    given = "the ranks were given CPUs of their own, which are respected"
+    remark = "the ranks were given CPUs of their own, which are respected"
     if environ.get("SLURM_CPU_BIND_TYPE", "none") != "none":
-        return f"{given}; start with srun --cpu-bind=none to have them all to divide"
-    return f"{given}; start them without what binds each (taskset, or --bind-to of mpirun)"
+        return f"{remark}; start with srun --cpu-bind=none to have them all to divide"
+    return f"{remark}; start them without what binds each (taskset, or --bind-to of mpirun)"
 
 
-def own_devices(environ: Mapping[str, str]) -> str:
+def note_on_hidden_devices(environ: Mapping[str, str]) -> str:
     """A note that each rank sees other devices, and how to show all of them to each rank."""
-    seen = "each rank sees other devices"
+    remark = "each rank sees other devices"
     if environment.MARK in environ:
-        return f"{seen}; leave --virtual-local-rank out, and what sets their lists of devices"
+        return f"{remark}; leave --virtual-local-rank out, and what sets their lists of devices"
     if "SLURM_JOB_ID" in environ:
         return (
-            f"{seen}; start one launcher per node, which sees them all: srun "
+            f"{remark}; start one launcher per node, which sees them all: srun "
             "--ntasks=$SLURM_NNODES --ntasks-per-node=1 --gpus-per-node=N ... --nproc N"
         )
-    return f"{seen}; start one launcher per node, which sees them all"
+    return f"{remark}; start one launcher per node, which sees them all"
 
 
 def _part(
@@ -210,26 +213,26 @@ def _device(
     binding: apply.Binding,
 ) -> int | None:
     """The number of this rank's device; None, for all ranks, where one has none of its own."""
-    is_own = [view.devices for view in peers].count(here.view.devices) == 1
-    asked = forked_sample.of_workload(
-        binding, lambda _: {"device": _device_index(here, is_own)}, group.has_failed
+    is_exclusive = [view.devices for view in peers].count(here.view.devices) == 1
+    answer = forked_sample.of_workload(
+        binding, lambda _: {"device": _device_index(here, is_exclusive)}, group.has_failed
     )
-    answers = group.exchange(asked)
+    answers = group.exchange(answer)
     for each in answers:
         if each.error:
             raise forked_sample.FailedError(each.error)
-    found = [each.values["device"] for each in answers]
-    return None if None in found else asked.values["device"]
+    devices = [each.values["device"] for each in answers]
+    return None if None in devices else answer.values["device"]
 
 
-def _device_index(here: RankOnNode, is_own: bool) -> int | None:
+def _device_index(here: RankOnNode, is_exclusive: bool) -> int | None:
     """The number of this rank's own CUDA or ROCm device; None where it has none of its own.
 
-    `is_own` says that no other rank sees the devices that this one sees. Call it in the process of
-    a sample: no fork may follow the start of a driver.
+    `is_exclusive`: no other rank sees the devices that this one sees. Call it in the process of a
+    sample: no fork may follow the start of a driver.
     """
     devices = torch.cuda.device_count()
-    if devices and is_own:
+    if devices and is_exclusive:
         return here.view.local_rank % devices
     return here.view.local_rank if devices >= here.local_size else None
 

@@ -143,13 +143,13 @@ class Planned(NamedTuple):
 
 def on_node(
     node: hardware.Node,
-    asked: Sequence[ArmRequest],
+    requests: Sequence[ArmRequest],
     plan_of: Callable[[ArmRequest], tuple[apply.Binding, ...]],
 ) -> dict[str, Planned]:
     """The bindings of all ranks of a node under each arm; `plan_of` goes by the flags of one."""
     return {
         arm.name: far(node, plan_of(arm)) if arm.name == FAR else Planned(plan_of(arm))
-        for arm in asked
+        for arm in requests
     }
 
 
@@ -169,11 +169,11 @@ def _shifted(
 ) -> tuple[apply.Binding, ...]:
     """Bindings that give rank r the CPUs of rank r + by, and its own device."""
     bindings = []
-    for r, own in enumerate(best):
+    for r, binding in enumerate(best):
         there = best[(r + by) % len(best)]
-        is_known = own.locality != plan.UNTOLD
-        locality = plan.locality(node, own.device, is_known, there.cpus)
-        bindings.append(there._replace(local_rank=r, device=own.device, locality=locality))
+        is_known = binding.locality != plan.UNTOLD
+        locality = plan.locality(node, binding.device, is_known, there.cpus)
+        bindings.append(there._replace(local_rank=r, device=binding.device, locality=locality))
     return tuple(bindings)
 
 
@@ -221,7 +221,7 @@ def effect(
     )
 
 
-def left_out(effects: Mapping[str, Sequence[Effect | str | None]]) -> dict[str, str]:
+def omitted(effects: Mapping[str, Sequence[Effect | str | None]]) -> dict[str, str]:
     """The arms that are not measured, and why.
 
     `effects` has for each arm, in the order of the arms, its effect on each rank of the job, or why
@@ -229,16 +229,16 @@ def left_out(effects: Mapping[str, Sequence[Effect | str | None]]) -> dict[str, 
     kept, or else the launcher's default.
     """
     out: dict[str, str] = {}
-    kept: dict[str, Sequence[Effect | str | None]] = {}
+    distinct: dict[str, Sequence[Effect | str | None]] = {}
     first = next(iter(effects))
     for name in sorted(effects, key=lambda name: (name != first, name != AUTO)):
         ranks = effects[name]
         why = next((each for each in ranks if isinstance(each, str)), None)
-        twin = next((other for other, its in kept.items() if its == ranks), None)
+        twin = next((other for other, its in distinct.items() if its == ranks), None)
         if why is not None:
             out[name] = why
         elif twin is not None and name != CONTROL:
             out[name] = f"it makes no difference here: every rank is bound as under {twin}"
         else:
-            kept[name] = ranks
+            distinct[name] = ranks
     return out

@@ -27,8 +27,8 @@ def page(
     result: results.Result, chosen: Sequence[str] = (), ranks: Sequence[int] = ()
 ) -> Iterator[str]:
     """Yield the lines of the page, with the steps of jobs of so many ranks."""
-    found = recommendation.advise(result, chosen)
-    yield found.text
+    advice = recommendation.advise(result, chosen)
+    yield advice.text
     if why := result.about.get("ended_by"):
         yield f"ended early by {why}: these are the samples so far"
     yield ""
@@ -53,7 +53,7 @@ def header(result: results.Result) -> Iterator[str]:
         yield f"  {arm.name:12} {where}{more}{' (never advised)' if arm.name in CONTROLS else ''}"
     for node in result.nodes:
         yield f"load of {node['host']} before the first sample: {node['load']:.1f}"
-    for name, why in result.left_out.items():
+    for name, why in result.omitted.items():
         yield f"  {name:12} left out: {why}"
     for why in dict.fromkeys(result.not_run.values()):
         names = [name for name, its in result.not_run.items() if its == why]
@@ -112,15 +112,15 @@ def _as_unit(workload: workloads.Workload, cost: float) -> str:
 
 def _difference(row: results.Row) -> str:
     """A difference as `4 % slower (2 to 6 %), decided`; a series without a verdict has none."""
-    how, its = recommendation.difference(row.comparison)
-    return f"{how} ({its}){VERDICTS.get(row.comparison.verdict, '')}"
+    words, interval = recommendation.difference(row.comparison)
+    return f"{words} ({interval}){VERDICTS.get(row.comparison.verdict, '')}"
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
     """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
     for measured in result.measured:
         name = measured.workload.name
-        marks = [f"{_counted(n, 'sample')} {what}" for what, n in measured.disturbed.items()]
+        marks = [f"{_counted(n, 'sample')} {cause}" for cause, n in measured.disturbed.items()]
         samples = f", {'; '.join(marks)} (of {len(measured.taken)})" if marks else ""
         if not measured.taken:
             continue
@@ -155,13 +155,13 @@ def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]
     for row in results.headline(results.rows_of(measured, result.against)):
         if row.against == str(counts[0]):
             workers, fewest = int(row.arm) * nodes, int(row.against) * nodes
-            found = row.comparison
+            comparison = row.comparison
             per_rank = measured.workload.name != workloads.COMMAND
-            speed, efficiency = speeds(found.ratio, workers / fewest, per_rank=per_rank)
-            ends = (found.low, found.high)
+            speed, efficiency = speeds(comparison.ratio, workers / fewest, per_rank=per_rank)
+            ends = (comparison.low, comparison.high)
             low, high = (speeds(end, workers / fewest, per_rank=per_rank)[1] for end in ends)
-            said = f" ({low:.0%} to {high:.0%})" if found.low else ""
-            if (found.low and low > POSSIBLE and per_rank) or efficiency > UNLIKELY:
+            interval = f" ({low:.0%} to {high:.0%})" if comparison.low else ""
+            if (comparison.low and low > POSSIBLE and per_rank) or efficiency > UNLIKELY:
                 yield (
                     f"  error: {workers} workers seem to have {efficiency:.0%} of the efficiency "
                     f"of {fewest}, more than is possible: others had the CPUs; measure again on a "
@@ -170,7 +170,7 @@ def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]
                 continue
             yield (
                 f"  {workers} workers: {speed:.2f} times the speed of {fewest}, "
-                f"efficiency {efficiency:.0%}{said}"
+                f"efficiency {efficiency:.0%}{interval}"
             )
 
 
@@ -190,8 +190,8 @@ def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(c.ljust(width) for c, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _counted(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def short(value: float) -> str:

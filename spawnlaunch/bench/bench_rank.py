@@ -56,7 +56,7 @@ def _as_member(
         status, error = 2, str(refusal)
     except forked_sample.FailedError as failure:
         status, error = 1, str(failure)
-    except rank_group.RankGoneError:
+    except rank_group.RankEndedError:
         return 1
     except OutputError:
         group.report_death()
@@ -77,17 +77,17 @@ def _as_member(
         return os.EX_SOFTWARE
     if error and group.rank == 0:
         commands.print_error(error, command_line.NAME)
-    with contextlib.suppress(rank_group.RankGoneError):  # no need to wait for that rank
+    with contextlib.suppress(rank_group.RankEndedError):  # no need to wait for that rank
         group.leave()
     return status
 
 
 def _measure(bench: rounds.Bench) -> int:
     """Measure on a rank other than 0, and return rank 0's status."""
-    if refusal := bench.group.tell(None):
+    if refusal := bench.group.broadcast(None):
         raise errors.UsageError(refusal)
     bench.measure_all()
-    return int(bench.group.tell(0))
+    return int(bench.group.broadcast(0))
 
 
 def _measure_as_first(bench: rounds.Bench) -> int:
@@ -97,15 +97,15 @@ def _measure_as_first(bench: rounds.Bench) -> int:
             bench.file = results.Recorder(bench.options.json)
             bench.file.write(results.BENCH, results.head(bench.result))
     except errors.UsageError as refusal:
-        bench.group.tell(str(refusal))
+        bench.group.broadcast(str(refusal))
         raise
-    bench.group.tell("")
+    bench.group.broadcast("")
     for signum in forked_sample.ENDING:
         signal.signal(signum, _interrupt)
     try:
         bench.measure_all()
     # A signal to all may reach another rank first.
-    except (Interruption, rank_group.RankGoneError) as early:
+    except (Interruption, rank_group.RankEndedError) as early:
         for signum in forked_sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
         why = "the end of another rank"
@@ -120,7 +120,7 @@ def _measure_as_first(bench: rounds.Bench) -> int:
     status = _finish(bench)
     for signum in forked_sample.ENDING:
         signal.signal(signum, signal.SIG_DFL)
-    bench.group.tell(status)
+    bench.group.broadcast(status)
     return status
 
 
@@ -131,10 +131,10 @@ def _interrupt(signum: int, _frame: Any) -> None:
 def _finish(bench: rounds.Bench) -> int:
     """Write the files, then the page, since its reader may stop early; return the exit status."""
     options, done = bench.options, bench.result
-    found, refusal = recommendation.advise(done, options.chosen), ""
+    advice, refusal = recommendation.advise(done, options.chosen), ""
     try:
         if bench.file:
-            bench.file.write(results.FOUND, results.found(done, found._asdict()))
+            bench.file.write(results.SUMMARY, results.summary(done, advice._asdict()))
         if options.plot:
             plot.draw(done, options.plot)
     except errors.UsageError as unwritable:
@@ -152,6 +152,6 @@ def _finish(bench: rounds.Bench) -> int:
     for why in failures:
         commands.print_error(why, command_line.NAME)
     if options.pick and any(not each.failed for each in done.measured):
-        status = recommendation.print_pick(found)
+        status = recommendation.print_pick(advice)
         return 1 if failures and not status else status
     return 1 if failures else 0

@@ -16,10 +16,10 @@ BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # the start of the bench, by the machine's mo
 
 def age_s() -> float:
     """Seconds since this process began; its start took time too."""
-    found = proc.look(os.getpid())
-    if found is None:  # this system has no /proc
+    process = proc.look(os.getpid())
+    if process is None:  # this system has no /proc
         return time.process_time()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - found.start / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.start / os.sysconf("SC_CLK_TCK")
 
 
 class BenchRequest(NamedTuple):
@@ -50,26 +50,26 @@ class BenchRequest(NamedTuple):
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
     """Read the command line; raises UsageError, and SystemExit for --help."""
-    ours, command = list(argv), tuple[str, ...]()
-    if "--" in ours:
-        at = ours.index("--")
-        ours, command = ours[:at], tuple(ours[at + 1 :])
-    given = vars(command_line.parser().parse_args(ours))
+    words, command = list(argv), tuple[str, ...]()
+    if "--" in words:
+        at = words.index("--")
+        words, command = words[:at], tuple(words[at + 1 :])
+    flags = vars(command_line.parser().parse_args(words))
     threads = environ.get("OMP_NUM_THREADS", "")
-    if given["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
-        given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
-    nproc, counts = given.pop("nproc") or (None, ())
-    asked = _arms(given, nproc, counts, command)
-    every = [arm.name for arm in asked]
-    given["against"] = given["against"] or (arms.AUTO if arms.AUTO in every else every[0])
-    names, picked = given.pop("workloads"), given.pop("pick")
+    if flags["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
+        flags["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
+    nproc, counts = flags.pop("nproc") or (None, ())
+    arm_requests = _arms(flags, nproc, counts, command)
+    every = [arm.name for arm in arm_requests]
+    flags["against"] = flags["against"] or (arms.AUTO if arms.AUTO in every else every[0])
+    names, picked = flags.pop("workloads"), flags.pop("pick")
     # The training loop comes first, so that it is measured where time is short.
     in_order = tuple(sorted(names or workloads.DEFAULT, key=lambda name: name != "train"))
     options = BenchRequest(
-        **{name: given[name] for name in BenchRequest._fields if name in given and name != "arms"},
+        **{name: flags[name] for name in BenchRequest._fields if name in flags and name != "arms"},
         nproc=nproc,
         counts=counts,
-        arms=asked,
+        arms=arm_requests,
         workloads=() if command else in_order,
         command=command,
         chosen=picked or (),
@@ -82,32 +82,32 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
 
 
 def _arms(
-    given: Mapping[str, Any],
+    flags: Mapping[str, Any],
     nproc: int | str | None,
     counts: tuple[int, ...],
     command: tuple[str, ...],
 ) -> tuple[arms.ArmRequest, ...]:
     """The arms of --arms, then those of --arm; or those of --nproc or --launcher alone."""
-    named, own, launchers = given["arms"], given["arm"], given["launcher"]
+    named, custom, launchers = flags["arms"], flags["arm"], flags["launcher"]
     if launchers:
         if not command:
             raise errors.FlagsError("--launcher starts a command of yours; put it after a --")
         if not isinstance(nproc, int) or counts:
             raise errors.FlagsError("--launcher starts a number of workers; add --nproc 2")
-        if named or own or given["pick"] is not None:
+        if named or custom or flags["pick"] is not None:
             raise errors.FlagsError(
                 "--launcher compares launchers, which bind as they do by default; leave --arms, "
                 "--arm and --pick out"
             )
         return tuple(arms.of_launcher(name, nproc) for name in launchers)
     if counts:
-        if named or own or given["against"]:
+        if named or custom or flags["against"]:
             raise errors.FlagsError(
                 "--nproc with several numbers compares these, bound as by default; leave --arms, "
                 "--arm and --against out"
             )
         return tuple(arms.of_size(count) for count in counts)
-    return (*map(arms.of_name, named or arms.DEFAULT), *own)
+    return (*map(arms.of_name, named or arms.DEFAULT), *custom)
 
 
 def _check_arms(options: BenchRequest) -> None:
@@ -127,12 +127,12 @@ def _check_arms(options: BenchRequest) -> None:
         )
 
 
-def _check_command(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
+def _check_command(options: BenchRequest, named: tuple[str, ...] | None) -> None:
     if not options.command:
         if options.metric or options.lower_is_better:
             raise errors.FlagsError("--metric needs a command of yours; put it after a --")
         return
-    if workloads_given:
+    if named:
         raise errors.FlagsError(
             "--workloads names bundled work and -- begins a command; leave one of them out"
         )

@@ -43,20 +43,20 @@ class _Parser(commands.Parser):
 
 
 def parser() -> argparse.ArgumentParser:
-    made = _Parser(
+    built = _Parser(
         NAME,
         DESCRIPTION,
         usage=f"{NAME} [flags] [-- command args...]",
         epilog=EPILOG,
         allow_abbrev=False,
     )
-    _add_what(made)
-    _add_how(made)
-    _add_output(made)
-    return made
+    _add_measured_work(built)
+    _add_method(built)
+    _add_output(built)
+    return built
 
 
-def _add_what(parser: argparse.ArgumentParser) -> None:
+def _add_measured_work(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what is measured").add_argument
     add(
         "--nproc",
@@ -110,7 +110,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     add("--lower-is-better", action="store_true", help="a lower metric is better")
 
 
-def _add_how(parser: argparse.ArgumentParser) -> None:
+def _add_method(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("how").add_argument
     add(
         "--rounds",
@@ -187,12 +187,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _names(known: Sequence[str], what: str) -> Callable[[str], tuple[str, ...]]:
+def _names(known: Sequence[str], noun: str) -> Callable[[str], tuple[str, ...]]:
     def parse_names(text: str) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(text.split(",")))
         for name in names:
             if name not in known:
-                raise ArgumentTypeError(f"unknown {what} {name!r}; use {', '.join(known)}")
+                raise ArgumentTypeError(f"unknown {noun} {name!r}; use {', '.join(known)}")
         return names
 
     return parse_names
@@ -213,13 +213,13 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
 def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """Turn a ValueError of a reader into an ArgumentTypeError: argparse would hide its message."""
 
-    def said(text: str) -> Any:
+    def read_checked(text: str) -> Any:
         try:
             return read(text)
         except ValueError as error:
             raise ArgumentTypeError(str(error)) from None
 
-    return said
+    return read_checked
 
 
 def _duration(text: str) -> float:

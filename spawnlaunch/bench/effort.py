@@ -63,9 +63,9 @@ class Watch:
     def stop(self) -> None:
         """Stop counting, while the threads and children of the work still exist."""
         assert self._began is not None
-        found = _combined(self._counters(), self._began, -1)
-        found = found._replace(cpus=len(self._node_cpus), strayed=_strayed(self._cpus))
-        self.effort = found if self.effort is None else _combined(found, self.effort, 1)
+        counted = _combined(self._counters(), self._began, -1)
+        counted = counted._replace(cpus=len(self._node_cpus), strayed=_strayed(self._cpus))
+        self.effort = counted if self.effort is None else _combined(counted, self.effort, 1)
 
     def _counters(self) -> Effort:
         """The counters at this moment, since times of their own."""
@@ -79,13 +79,13 @@ class Watch:
         )
 
 
-def _combined(one: Effort, other: Effort, sign: int) -> Effort:
+def _combined(first: Effort, second: Effort, sign: int) -> Effort:
     """The sum or difference of what is counted; None where one of the values is not known."""
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in COUNTED}
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in COUNTED}
     sums: dict[str, Any] = {
         name: None if None in pair else pair[0] + sign * pair[1] for name, pair in pairs.items()
     }
-    return one._replace(**sums, strayed=one.strayed or other.strayed)
+    return first._replace(**sums, strayed=first.strayed or second.strayed)
 
 
 def of_command(
@@ -146,9 +146,9 @@ def cpu_ticks(stat: str, cpus: cpuset.CpuSet) -> tuple[int | None, int | None]:
 
 def _tasks() -> Iterator[str]:
     """Yield the directories of all threads of this process and of its children, as of loaders."""
-    own = [f"/proc/self/task/{thread}" for thread in sysfs.names("/proc/self/task")]
-    yield from own
-    for task in own:
+    threads = [f"/proc/self/task/{thread}" for thread in sysfs.names("/proc/self/task")]
+    yield from threads
+    for task in threads:
         for child in (sysfs.text(f"{task}/children") or "").split():
             yield from (f"/proc/{child}/task/{i}" for i in sysfs.names(f"/proc/{child}/task"))
 
@@ -171,13 +171,13 @@ def _quota_file() -> str:
 def _strayed(cpus: cpuset.CpuSet) -> str:
     """The mask of a thread that may run outside these CPUs, because a library has moved it."""
     for task in sysfs.names("/proc/self/task"):
-        said = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
-        if cpus and said and not cpuset.parse(said) <= cpus:
-            return said
+        mask = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
+        if cpus and mask and not cpuset.parse(mask) <= cpus:
+            return mask
     return ""
 
 
-def kept(effort: Effort | None) -> dict[str, float | int | str] | None:
+def as_json(effort: Effort | None) -> dict[str, float | int | str] | None:
     """The known values of an effort, for a file."""
     if effort is None:
         return None
@@ -188,6 +188,6 @@ def kept(effort: Effort | None) -> dict[str, float | int | str] | None:
     }
 
 
-def read(said: Mapping[str, object] | None) -> Effort | None:
-    """Read an effort that `kept` wrote."""
-    return None if said is None else Effort(**said)  # type: ignore[arg-type]
+def read(fields: Mapping[str, object] | None) -> Effort | None:
+    """Read an effort that `as_json` made."""
+    return None if fields is None else Effort(**fields)  # type: ignore[arg-type]

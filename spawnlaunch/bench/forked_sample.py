@@ -36,7 +36,7 @@ from spawnlaunch.node import proc, sysfs
 from spawnlaunch.outcome import failures
 from spawnlaunch.run.preload import libraries
 
-LOOK_AGAIN_S = 1.0  # between checks whether another rank has failed, which disturb the sample
+RECHECK_S = 1.0  # between checks whether another rank has failed, which disturb the sample
 TAIL_CHARS = 4000  # of an error
 STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
@@ -115,13 +115,13 @@ def of_workload(
         watch = Watch(binding.cpus or allowed, allowed)
         try:
             values = measure(watch)
-            kept = [[float(f"{each:.4g}") for each in its] for its in watch.steps]
-            steps = dict(zip(values, kept, strict=False))
-            found = {"values": values, "effort": effort.kept(watch.effort), "steps": steps}
-            said = json.dumps(found)
+            steps_of_windows = [[float(f"{each:.4g}") for each in its] for its in watch.steps]
+            steps = dict(zip(values, steps_of_windows, strict=False))
+            result = {"values": values, "effort": effort.as_json(watch.effort), "steps": steps}
+            text = json.dumps(result)
         except Exception:
-            said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
-        writing.sendall(said.encode())
+            text = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
+        writing.sendall(text.encode())
         os._exit(0)
 
     pid = fork(binding, run)
@@ -130,15 +130,15 @@ def of_workload(
         ended = wait(pid, stopped)
         if ended is None:
             return Sample({}, STOPPED)
-        said = b""
+        text = b""
         with contextlib.suppress(BlockingIOError):  # a process of its own may hold the other end
-            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is sent
-    if not said:
+            text = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is sent
+    if not text:
         return Sample({}, f"the process of the sample {failures.end_in_words(ended.status)}")
-    found = json.loads(said)
-    if "error" in found:
-        return Sample({}, found["error"])
-    return Sample(found["values"], "", effort.read(found["effort"]), found["steps"])
+    result = json.loads(text)
+    if "error" in result:
+        return Sample({}, result["error"])
+    return Sample(result["values"], "", effort.read(result["effort"]), result["steps"])
 
 
 def of_command(
@@ -157,15 +157,15 @@ def of_command(
         ended = wait(pid, stopped)
         took_s = time.perf_counter() - began
         output.seek(0)
-        said = output.read().decode(errors="replace")
+        text = output.read().decode(errors="replace")
     if ended is None:
         return Sample({}, STOPPED)
     if ended.status != 0:
-        how = failures.end_in_words(ended.status)
-        return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
+        ending = failures.end_in_words(ended.status)
+        return Sample({}, f"{words[0]} {ending}:\n{text[-TAIL_CHARS:]}")
     after = effort.busy_and_stolen_s(allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
-    value = took_s if metric is None else last_number(said, metric)
+    value = took_s if metric is None else last_number(text, metric)
     return Sample({} if value is None else {"": value}, "", cost)
 
 
@@ -176,17 +176,17 @@ def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoRetu
     os.execvpe(words[0], list(words), environ)
 
 
-def last_number(said: str, key: str) -> float | None:
+def last_number(text: str, key: str) -> float | None:
     """The number with this key in the last JSON line that has it; None: there is none.
 
     A launcher may have put the rank in front of the line.
     """
-    for line in reversed(said.splitlines()):
+    for line in reversed(text.splitlines()):
         try:
-            found = json.loads(line[line.find("{") :])
+            fields = json.loads(line[line.find("{") :])
         except ValueError:
             continue
-        value = found.get(key) if isinstance(found, dict) else None
+        value = fields.get(key) if isinstance(fields, dict) else None
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
     return None
@@ -199,8 +199,8 @@ def _kill_group(leader: int) -> None:
 
 def _kill_tree(leader: int) -> None:
     """Kill a process and its descendants, which a launcher starts in sessions of their own."""
-    found = proc.look(leader)
-    for each in proc.below([found] if found else []):
+    process = proc.look(leader)
+    for each in proc.below([process] if process else []):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each.pid, signal.SIGKILL)
     _kill_group(leader)
@@ -214,7 +214,7 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
             if pidfd is None:
                 time.sleep(POLL_S)
             else:
-                select.select([pidfd], [], [], LOOK_AGAIN_S)
+                select.select([pidfd], [], [], RECHECK_S)
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # gone after wait4
                 _kill_group(pid)  # its orphans must not disturb the next sample

@@ -31,9 +31,9 @@ def draw(result: results.Result, path: str) -> None:
     size = (WIDTH_INCHES, ROW_INCHES * len(rows) + MARGIN_INCHES)
     figure: Any = importlib.import_module("matplotlib.figure").Figure(size, layout="constrained")
     axes = figure.add_subplot()
-    found = [row.comparison for row in rows]
-    ends = ([c.ratio - c.low for c in found], [c.high - c.ratio for c in found])
-    axes.errorbar([c.ratio for c in found], range(len(rows)), xerr=ends, fmt="ok", capsize=3)
+    comparisons = [row.comparison for row in rows]
+    ends = ([c.ratio - c.low for c in comparisons], [c.high - c.ratio for c in comparisons])
+    axes.errorbar([c.ratio for c in comparisons], range(len(rows)), xerr=ends, fmt="ok", capsize=3)
     axes.set_yticks(range(len(rows)), [f"{row.workload}: {row.arm}" for row in rows])
     axes.invert_yaxis()
     axes.axvline(1, color="0.5", linewidth=0.8)

@@ -29,10 +29,10 @@ from spawnlaunch.bench import forked_sample
 
 FAILED, DIED, JOINED = "failed", "died", "joined"
 MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
-LOOK_AGAIN = timedelta(seconds=1)  # a user's command may take long; a waiting rank checks others
+RECHECK = timedelta(seconds=1)  # a user's command may take long; a waiting rank checks others
 
 
-class RankGoneError(Exception):
+class RankEndedError(Exception):
     """Another rank has ended, and has reported the reason itself."""
 
 
@@ -54,7 +54,7 @@ class RankGroup:
             return []
         return [self._take(f"{key}/{rank}") for rank in range(self.size)]
 
-    def tell(self, value: object) -> Any:
+    def broadcast(self, value: object) -> Any:
         """Return rank 0's value on every rank; each rank waits until rank 0 has sent it."""
         key = self._key("tell")
         if self.rank == 0:
@@ -65,14 +65,14 @@ class RankGroup:
     def exchange(self, value: object) -> list[Any]:
         """Return every rank's value, in rank order, on every rank."""
         everyone = self.gather(value)
-        return list(self.tell(everyone))
+        return list(self.broadcast(everyone))
 
     def leave(self) -> None:
         """Leave the group: the others wait for rank 0, and rank 0 for their receipt.
 
         For the store ends with rank 0, and a launcher may end all ranks after the first failure.
         """
-        self.tell(None)
+        self.broadcast(None)
         self.gather(None)
 
     def report_failure(self) -> None:
@@ -91,9 +91,9 @@ class RankGroup:
         """Whether a rank reported that this sample failed; its number is the same on all ranks."""
         return bool(self._store.check([f"{FAILED}/{self.count}"]))
 
-    def _key(self, what: str) -> str:
+    def _key(self, operation: str) -> str:
         self.count += 1
-        return f"{what}/{self.count}"
+        return f"{operation}/{self.count}"
 
     def _put(self, key: str, value: object) -> None:
         data: Any = pickle.dumps(value)  # the store keeps bytes; its stub knows str alone
@@ -107,13 +107,13 @@ class RankGroup:
     def _wait_for(self, key: str) -> bytes:
         while True:
             try:
-                self._store.wait([key], LOOK_AGAIN)
+                self._store.wait([key], RECHECK)
                 return self._store.get(key)
             except DistNetworkError:  # rank 0 keeps the store
-                raise RankGoneError from None
+                raise RankEndedError from None
             except DistStoreError:  # the time is over
                 if time.monotonic() > self.until or self._store.check([DIED]):
-                    raise RankGoneError from None
+                    raise RankEndedError from None
 
 
 def join(environ: Mapping[str, str]) -> RankGroup:
@@ -123,12 +123,12 @@ def join(environ: Mapping[str, str]) -> RankGroup:
     """
     rank, size, port = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     address = environ["MASTER_ADDR"]
-    agent_keeps_it = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if rank == 0 and not agent_keeps_it:
+    agent_has_store = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if rank == 0 and not agent_has_store:
         _start_store(address, port)
     _comes(lambda: socket.create_connection((address, port), 1).close())
     try:
-        return joined(TCPStore(address, port, timeout=LOOK_AGAIN), rank, size)
+        return joined(TCPStore(address, port, timeout=RECHECK), rank, size)
     except DistError as error:
         raise forked_sample.FailedError(f"cannot join the other ranks: {error}") from None
 
@@ -137,7 +137,7 @@ def joined(store: Store, rank: int, size: int) -> RankGroup:
     """Return the group after all its ranks have joined."""
     everyone = [f"{JOINED}/{other}" for other in range(size)]
     store.set(everyone[rank], "")
-    if not _comes(lambda: store.wait(everyone, LOOK_AGAIN)):
+    if not _comes(lambda: store.wait(everyone, RECHECK)):
         late = [other for other in range(size) if not store.check([everyone[other]])]
         raise forked_sample.FailedError(
             f"of {size} ranks {', '.join(map(str, late))} have not come in {MOST_TO_JOIN}"
@@ -158,36 +158,38 @@ def _comes(attempt: Callable[[], object]) -> bool:
 
 def _start_store(address: str, port: int) -> None:
     """Run the store in a child until the end of this process. Raises FailedError."""
-    told, tells = os.pipe()
-    end, ends = os.pipe()  # which is closed by our end
+    problem_reader, problem_writer = os.pipe()
+    end_reader, end_writer = os.pipe()  # which is closed by our end
     pid = os.fork()
     if pid == 0:
-        _keep_store(address, port, tells, end, ends)
-    os.close(tells)
-    os.close(end)
-    atexit.register(_end_store, pid, ends)
-    with open(told) as pipe:
+        _keep_store(address, port, problem_writer, end_reader, end_writer)
+    os.close(problem_writer)
+    os.close(end_reader)
+    atexit.register(_end_store, pid, end_writer)
+    with open(problem_reader) as pipe:
         if problem := pipe.read():
             raise forked_sample.FailedError(f"cannot listen for the other ranks: {problem}")
 
 
-def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoReturn:
+def _keep_store(
+    address: str, port: int, problem_writer: int, end_reader: int, end_writer: int
+) -> NoReturn:
     """Run the store in the child, which ignores signals so that rank 0 can still report."""
     try:
         for signum in forked_sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
-        os.close(ends)
+        os.close(end_writer)
         _store = TCPStore(address, port, is_master=True, wait_for_workers=False)
-        os.close(tells)
-        os.read(end, 1)
+        os.close(problem_writer)
+        os.read(end_reader, 1)
     except Exception as error:
-        os.write(tells, str(error).encode())
+        os.write(problem_writer, str(error).encode())
     finally:
         os._exit(0)
 
 
-def _end_store(pid: int, ends: int) -> None:
-    os.close(ends)
+def _end_store(pid: int, end_writer: int) -> None:
+    os.close(end_writer)
     os.waitpid(pid, 0)
 
 

@@ -30,7 +30,7 @@ class RankOnNode(NamedTuple):
     size: int
     local_size: int
     node: hardware.Node
-    seen: visible.Visible
+    visible_devices: visible.Visible
     environ: Mapping[str, str]
 
 
@@ -48,10 +48,10 @@ class Part(NamedTuple):
 def look(environ: Mapping[str, str]) -> RankOnNode:
     """Read this rank's launcher variables, and this machine's files."""
     node = nodes.read()
-    seen = visible.visible(node, environ)
+    shown = visible.visible(node, environ)
     rank, size, local_rank = (int(environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    view = RankView(os.uname().nodename, rank, local_rank, node.cpus_allowed, seen.devices)
-    return RankOnNode(view, size, int(environ["LOCAL_WORLD_SIZE"]), node, seen, environ)
+    view = RankView(os.uname().nodename, rank, local_rank, node.cpus_allowed, shown.devices)
+    return RankOnNode(view, size, int(environ["LOCAL_WORLD_SIZE"]), node, shown, environ)
 
 
 def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:

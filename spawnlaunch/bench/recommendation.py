@@ -39,7 +39,7 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
     counted = [m for m in result.measured if not chosen or m.workload.name in chosen]
     counted.sort(key=lambda each: each.workload.name != next(iter(chosen), ""))
     if refusal := _refusal(result, counted, chosen):
-        is_sure = len(result.arms) == 1 and bool(result.left_out)  # all arms are one here
+        is_sure = len(result.arms) == 1 and bool(result.omitted)  # all arms are one here
         return Advice("", "", is_sure, refusal)
     every = [row for m in counted for row in results.headline(results.rows_of(m, result.against))]
     first = [row for row in every if row.workload == counted[0].workload.name]
@@ -62,48 +62,49 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
         spent = f"{rounds} rounds" if rounds else lasting(result.about["budget_s"])
         text = f"not decided in {spent}{busy(result)}: {_more(result, counted[0], undecided)}"
         return Advice(result.against, "", False, text)
-    kept = "keep the default: " if is_for_flags else ""
+    prefix = "keep the default: " if is_for_flags else ""
     shown = first
     if len(first) == 1:  # of many arms the table has the differences in other workloads
         decided = (stats.BETTER, stats.WORSE)
         shown = [row for row in every if row in first or row.comparison.verdict in decided]
-    text = kept + "; ".join(difference_from(row, kept == "") for row in shown)
+    text = prefix + "; ".join(difference_from(row, prefix == "") for row in shown)
     return Advice(result.against, "", True, text)
 
 
 def difference_from(row: results.Row, is_named: bool = False) -> str:
     """A text as `unpinned is 4 % slower in train (2 to 6 %)`; `is_named` adds the other arm."""
-    found, other = row.comparison, f" than {row.against}" if is_named else ""
-    if found.verdict == stats.EQUAL:
+    comparison, other = row.comparison, f" than {row.against}" if is_named else ""
+    if comparison.verdict == stats.EQUAL:
         other = f" to {row.against}" if is_named else ""
         return f"{row.arm} is equal{other} within {DELTA} in {row.workload}"
-    how, its = difference(found)
-    return f"{row.arm} is {how}{other} in {row.workload} ({its})"
+    words, interval = difference(comparison)
+    return f"{row.arm} is {words}{other} in {row.workload} ({interval})"
 
 
-def difference(found: stats.Comparison) -> tuple[str, str]:
+def difference(comparison: stats.Comparison) -> tuple[str, str]:
     """The texts `4 % slower` and `2 to 6 %`, the interval; slower by time, faster by speed.
 
     >>> difference(stats.Comparison(1 / 1.04, 1 / 1.06, 1 / 1.02, 0.0, 40, stats.WORSE))
     ('4 % slower', '2 to 6 %')
     """
-    is_faster = found.ratio > 1
-    middle = found.ratio if is_faster else 1 / found.ratio
-    most = 1 / found.low if found.low > 0 else math.inf
-    ends = (found.low, found.high) if is_faster else (1 / found.high, most)
+    is_faster = comparison.ratio > 1
+    middle = comparison.ratio if is_faster else 1 / comparison.ratio
+    most = 1 / comparison.low if comparison.low > 0 else math.inf
+    ends = (comparison.low, comparison.high) if is_faster else (1 / comparison.high, most)
     low, high = (math.inf if end == math.inf else 100 * (end - 1) for end in ends)
     digits = 0 if middle > 1.1 or high - low > 4 else 1
-    how = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
-    if found.low <= 0:
-        return how, "too few rounds for an interval"
-    return how.replace(".0 %", " %"), f"{low:.{digits}f} to {high:.{digits}f} %".replace(".0 ", " ")
+    words = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
+    if comparison.low <= 0:
+        return words, "too few rounds for an interval"
+    interval = f"{low:.{digits}f} to {high:.{digits}f} %"
+    return words.replace(".0 %", " %"), interval.replace(".0 ", " ")
 
 
-def print_pick(found: Advice) -> int:
+def print_pick(advice: Advice) -> int:
     """Print the flags alone, for --pick; return the exit status."""
-    commands.print_error(found.text, command_line.NAME, "advice")
-    status = commands.print_page(found.flags, command_line.NAME) if found.flags else 0
-    return status or (0 if found.is_sure else STATUS_UNDECIDED)
+    commands.print_error(advice.text, command_line.NAME, "advice")
+    status = commands.print_page(advice.flags, command_line.NAME) if advice.flags else 0
+    return status or (0 if advice.is_sure else STATUS_UNDECIDED)
 
 
 def busy(result: results.Result) -> str:
@@ -150,8 +151,8 @@ def _refusal(
 ) -> str:
     """The reason why there is nothing to compare; "" if there is something."""
     if len(result.arms) < 2:
-        left = "; ".join(f"{name}: {why}" for name, why in result.left_out.items())
-        return f"nothing to compare: there is one arm{f' ({left})' if left else ''}"
+        omitted = "; ".join(f"{name}: {why}" for name, why in result.omitted.items())
+        return f"nothing to compare: there is one arm{f' ({omitted})' if omitted else ''}"
     names = {each.workload.name for each in counted}
     missing = [name for name in chosen if name not in names]
     if missing or not counted:

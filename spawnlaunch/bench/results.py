@@ -4,7 +4,7 @@ The file has a JSON value a line, each written as soon as it is known:
 
     {"bench": {...}}     first: what is measured, where, and with which bindings
     {"sample": {...}}    a sample of all ranks: Taken
-    {"found": {...}}     last: the comparisons and the advice, for other programs
+    {"summary": {...}}   last: the comparisons and the advice, for other programs
 
 A process that is killed leaves all lines but the one that it was writing. All else is made of
 `Taken`: tables, verdicts, pictures.
@@ -24,8 +24,8 @@ from spawnlaunch.bench import effort, stats
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.workers import files
 
-FORMAT = 7
-BENCH, SAMPLE, FOUND = "bench", "sample", "found"
+FORMAT = 8
+BENCH, SAMPLE, SUMMARY = "bench", "sample", "summary"
 MEAN = "geometric mean"  # the series that sums up several
 
 Line = tuple[str, dict[str, Any]]  # its kind and its value
@@ -116,7 +116,7 @@ class Result(NamedTuple):
     nodes: list[dict[str, Any]]  # each with its host, facts and a drawing for each arm
     against: str  # the arm that the others are compared with
     arms: list[Arm]
-    left_out: dict[str, str]  # arms, and why
+    omitted: dict[str, str]  # arms, and why
     not_run: dict[str, str]  # workloads, and why
     measured: list[Measured]
 
@@ -136,12 +136,12 @@ class Row(NamedTuple):
     comparison: stats.Comparison
 
 
-def series_of(taken: Sequence[Taken], names: Iterable[str], what: str = "values") -> dict[str, Any]:
+def series_of(taken: Sequence[Taken], names: Iterable[str], part: str = "values") -> dict[str, Any]:
     """The values, or steps, of each rank in each round, by series and arm.
 
     Rounds that not all of these arms have are left out.
     """
-    cells = {(each.round, each.arm): getattr(each, what) for each in taken if not each.error}
+    cells = {(each.round, each.arm): getattr(each, part) for each in taken if not each.error}
     rounds = sorted({number for number, _ in cells})
     whole = [n for n in rounds if all((n, name) in cells for name in names)]
     if not whole or not names:
@@ -207,7 +207,7 @@ def rows_of(measured: Measured, against: str) -> list[Row]:
     """The comparisons of one workload; with several series only their mean has a verdict."""
     names = [arm for arm in measured.there if arm != against and against in measured.there]
     higher = measured.workload.higher_is_better
-    found = []
+    compared = []
     summed = summed_up(measured)
     for series, values in summed.items():
         costs = [stats.pair(values[arm], values[against], higher) for arm in names]
@@ -216,11 +216,11 @@ def rows_of(measured: Measured, against: str) -> list[Row]:
         else:
             level = stats.ERROR / max(1, len(names))
             verdicts = [stats.compared(each, level)._replace(verdict="") for each in costs]
-        found += [
+        compared += [
             Row(measured.workload.name, series, arm, against, each)
             for arm, each in zip(names, verdicts, strict=True)
         ]
-    return found
+    return compared
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:
@@ -238,9 +238,9 @@ class Recorder:
         except OSError as error:
             raise unwritable(path, error) from None
 
-    def write(self, kind: str, said: dict[str, Any]) -> None:
+    def write(self, kind: str, value: dict[str, Any]) -> None:
         """Write one line, which is on the disk when this returns."""
-        data = (json.dumps({kind: said}, allow_nan=False) + "\n").encode()
+        data = (json.dumps({kind: value}, allow_nan=False) + "\n").encode()
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -266,7 +266,7 @@ def as_line(taken: Taken) -> dict[str, Any]:
         for name, value in taken._asdict().items()
         if value != Taken._field_defaults.get(name, None)
     }
-    return {**known, "efforts": [effort.kept(each) for each in taken.efforts]}
+    return {**known, "efforts": [effort.as_json(each) for each in taken.efforts]}
 
 
 def lines(path: str) -> Iterator[Line]:
@@ -274,15 +274,15 @@ def lines(path: str) -> Iterator[Line]:
     for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if not text.endswith("\n"):
             return
-        ((kind, said),) = json.loads(text).items()
-        yield kind, said
+        ((kind, value),) = json.loads(text).items()
+        yield kind, value
 
 
-def taken_of(said: dict[str, Any]) -> Taken:
+def taken_of(fields: dict[str, Any]) -> Taken:
     """Read a sample from its line."""
-    efforts = tuple(effort.read(each) for each in said["efforts"])
-    known = {name: tuple(said.get(name, ())) for name in ("values", "steps")}
-    return Taken(**{**said, **known, "efforts": efforts})
+    efforts = tuple(effort.read(each) for each in fields["efforts"])
+    known = {name: tuple(fields.get(name, ())) for name in ("values", "steps")}
+    return Taken(**{**fields, **known, "efforts": efforts})
 
 
 def head(result: Result) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def head(result: Result) -> dict[str, Any]:
     }
 
 
-def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
+def summary(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
     """The last line of the file: the comparisons and the advice, for other programs."""
     compared = [{**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)]
     return {"comparisons": compared, "advice": advice}
@@ -326,17 +326,17 @@ def check_writable(path: str, *, is_read: bool = False) -> None:
 def read(path: str) -> Result:
     """Read the result from a file. Raises UsageError."""
     try:
-        said = list(lines(path))
-        kind, first = said[0]
+        file_lines = list(lines(path))
+        kind, first = file_lines[0]
         if kind != BENCH or first["format"] != FORMAT:
             raise KeyError("format")
         arms = [
             Arm(**{**arm, "ranks": tuple(BoundRank(**rank) for rank in arm["ranks"])})
             for arm in first["arms"]
         ]
-        kept = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
-        taken = [taken_of(each) for kind, each in said if kind == SAMPLE]
-        return Result(**kept, arms=arms, measured=begun(first["about"]["workloads"], arms, taken))
+        fields = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
+        taken = [taken_of(each) for kind, each in file_lines if kind == SAMPLE]
+        return Result(**fields, arms=arms, measured=begun(first["about"]["workloads"], arms, taken))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise errors.UsageError(
             f"{path} is not what --json of this version writes ({error!r}); measure again"

@@ -72,12 +72,12 @@ class Bench:
         self._began = float(started) if started else time.monotonic()
         # Others that use the CPUs make the end slower as well.
         slowness = max(1.0, bench_request.age_s() / max(time.process_time(), 0.1))
-        end_s = forked_sample.LOOK_AGAIN_S + END_S * slowness
+        end_s = forked_sample.RECHECK_S + END_S * slowness
         self._end_s = min(END_SHARE * options.budget_s, end_s)
-        group.until = time.monotonic() + self.left_s + LATE_S
+        group.until = time.monotonic() + self.remaining_s + LATE_S
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until a running sample is ended."""
         if self.options.rounds:
             return math.inf
@@ -103,15 +103,15 @@ class Bench:
         """Run every arm that has not failed, once; return False if the budget is used."""
         options, workload = self.options, measured.workload
         for name in order(self.agreed.names, workload.name, number):
-            if self.group.tell(name in measured.failed):
+            if self.group.broadcast(name in measured.failed):
                 continue
-            if self.group.tell(self.left_s <= 0):
+            if self.group.broadcast(self.remaining_s <= 0):
                 return False
-            what = "warm-up" if number < 0 else f"round {number + 1}"
-            left = f" of {options.rounds}" if options.rounds else f", {self.left_s:.0f} s left"
-            self._progress(f"{workload.name}: {what}{left}, {name}")
+            stage = "warm-up" if number < 0 else f"round {number + 1}"
+            rest = f" of {options.rounds}" if options.rounds else f", {self.remaining_s:.0f} s left"
+            self._progress(f"{workload.name}: {stage}{rest}, {name}")
             taken = self._take(workload, name, number)
-            if self.group.tell(taken is not None and taken.error == BUDGET_USED):
+            if self.group.broadcast(taken is not None and taken.error == BUDGET_USED):
                 return False
             if taken is not None and (number >= 0 or taken.error):
                 measured.taken.append(taken)
@@ -131,7 +131,7 @@ class Bench:
         arm = next(arm for arm in self.result.arms if arm.name == name)
         efforts = tuple(each.effort for _, each in there)
         hosts = [rank.host for rank in arm.ranks]
-        error = failure(workload, self.options.metric, there, is_over=self.left_s <= 0)
+        error = failure(workload, self.options.metric, there, is_over=self.remaining_s <= 0)
         return results.Taken(
             workload.name,
             number,
@@ -147,7 +147,7 @@ class Bench:
     def _take_mine(self, workload: Workload, arm: str) -> Sample | None:
         """Take this rank's part of a sample, within rank 0's time; None if it has no part."""
         part, key = self.agreed.parts.get(arm), f"sample {self.group.count}"
-        until = time.monotonic() + self.group.tell(self.left_s)
+        until = time.monotonic() + self.group.broadcast(self.remaining_s)
 
         def is_stopped() -> bool:
             return time.monotonic() > until or self.group.has_failed()
@@ -175,8 +175,8 @@ class Bench:
         self, part: Part | None, arm: str, is_stopped: forked_sample.Stopped
     ) -> Sample | None:
         """Take a sample of the command, for which rank 0 holds a free port as MASTER_PORT."""
-        held = host.hold_free_port() if self.group.rank == 0 else None
-        port = self.group.tell(held.port if held else 0)
+        reserved = host.hold_free_port() if self.group.rank == 0 else None
+        port = self.group.broadcast(reserved.port if reserved else 0)
         try:
             if part is None:
                 return None
@@ -190,8 +190,8 @@ class Bench:
                 words, part.binding, environ, self.options.metric, is_stopped, self._used_cpus(arm)
             )
         finally:
-            if held:
-                held.lock.close()
+            if reserved:
+                reserved.lock.close()
 
     def _measure(
         self, workload: Workload, part: Part, key: str, watch: effort.Watch
@@ -236,22 +236,22 @@ class Bench:
 
 def _as_a_rank(environ: forked_sample.Environ, part: Part, port: int) -> dict[str, str]:
     """The rank's environment, but a port of the sample's own: the bench listens on the rank's."""
-    own = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
-    own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
-    own |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
-    own |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
-    own_text = {name: str(value) for name, value in own.items()}
-    return {**environ, **own_text, **dict(part.request.environ)}
+    variables = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
+    variables |= {"TORCHELASTIC_USE_AGENT_STORE": False}
+    variables |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
+    variables |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
+    texts = {name: str(value) for name, value in variables.items()}
+    return {**environ, **texts, **dict(part.request.environ)}
 
 
 def _as_in_a_shell(environ: forked_sample.Environ, threads: int | None) -> dict[str, str]:
     """The environment without what a rank has from its launcher; `threads` are the user's."""
-    own = {
+    variables = {
         name: value
         for name, value in environ.items()
         if name not in OF_RANKS and not name.startswith(PREFIXES_OF_RANKS)
     }
-    return own if threads is None else {**own, "OMP_NUM_THREADS": str(threads)}
+    return variables if threads is None else {**variables, "OMP_NUM_THREADS": str(threads)}
 
 
 def order(names: Sequence[str], workload: str, number: int) -> list[str]:

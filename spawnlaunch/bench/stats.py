@@ -147,15 +147,15 @@ def _p_value(differences: Floats) -> float:
     return min(1.0, CONSTANT * math.erfc(abs(float(differences.sum())) / root / math.sqrt(2)))
 
 
-def rounds_to_decide(found: Comparison) -> int:
+def rounds_to_decide(comparison: Comparison) -> int:
     """The rounds that make the interval as narrow as DELTA to either side, if they are as these.
 
     >>> rounds_to_decide(Comparison(1.0, 1 / 1.06, 1.06, 1.0, 40, UNDECIDED))
     160
     """
-    if found.low <= 0:
-        return max(ENOUGH_ROUNDS, 2 * found.rounds)
-    needed = found.rounds * (math.sqrt(found.high / found.low) - 1) ** 2 / DELTA**2
+    if comparison.low <= 0:
+        return max(ENOUGH_ROUNDS, 2 * comparison.rounds)
+    needed = comparison.rounds * (math.sqrt(comparison.high / comparison.low) - 1) ** 2 / DELTA**2
     return max(ENOUGH_ROUNDS, math.ceil(round(needed, 6)))
 
 

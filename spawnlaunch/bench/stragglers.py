@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
 
 def slots(taken: Sequence[results.Taken], arm: str, series: str, ranks: int | None = None) -> Slots:
     """The slots of all samples; for fewer ranks than were measured, of each group of so many."""
-    found = []
+    slots_of_rounds = []
     for each in taken:
         if each.arm == arm and not each.error:
             steps = [rank[series] for rank in each.steps if rank.get(series)]
@@ -46,8 +46,8 @@ def slots(taken: Sequence[results.Taken], arm: str, series: str, ranks: int | No
                 times = np.array([its[:length] for its in steps])
                 width = min(ranks or len(times), len(times))
                 turns = [np.roll(times, i, axis=0)[:width].max(axis=0) for i in range(len(times))]
-                found.append(np.concatenate(turns) if width < len(times) else turns[0])
-    return found
+                slots_of_rounds.append(np.concatenate(turns) if width < len(times) else turns[0])
+    return slots_of_rounds
 
 
 def mean_of_largest(rounds: Slots, groups: float) -> float:
@@ -75,10 +75,10 @@ def estimate(rounds: Slots, groups: float) -> Estimate | None:
         for _ in range(DRAWS)
     ]
     low, high = np.percentile(drawn, OUTER)
-    found = Estimate(mean_of_largest(rounds, groups), float(low), float(high))
+    estimated = Estimate(mean_of_largest(rounds, groups), float(low), float(high))
     few = sum(map(len, rounds)) < TAIL * groups
     is_open = len(rounds) < TAIL or (groups > 2 and (few or high > WIDEST * low))
-    return None if is_open else found
+    return None if is_open else estimated
 
 
 def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Estimate | None:

@@ -75,12 +75,12 @@ def main() -> int:
     try:
         everyone, measured = _gather(node, mine, with_all=options.all)
     except RuntimeError as error:  # torch.distributed's
-        said = str(error).partition("\n")[0]
-        commands.print_error(f"rank {rank} could not measure, or send its figures: {said}", NAME)
+        line = str(error).partition("\n")[0]
+        commands.print_error(f"rank {rank} could not measure, or send its figures: {line}", NAME)
         return 1
     verdicts = [*rules.of_bindings(everyone), *rules.of_measured(measured)]
     if rank == 0:
-        shown = [one for one in verdicts if options.all or one.status != rules.OK]
+        shown = [verdict for verdict in verdicts if options.all or verdict.status != rules.OK]
         page = "\n".join(_page(everyone, shown))
         if options.json:
             ranks = ({**m, **f._asdict()} for f, m in zip(everyone, measured, strict=True))
@@ -104,9 +104,9 @@ def _derive_world() -> None:
             )
         return
     request = flags.Request(program=flags.Program("bundled", "", ()), python=sys.executable)
-    told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
-    one = identity.Capacity(devices=0, cpus=1)  # a process without a launcher is one rank
-    resolution = resolve.resolve_world(request, told, os.uname().nodename, one)
+    variables = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
+    capacity = identity.Capacity(devices=0, cpus=1)  # a process without a launcher is one rank
+    resolution = resolve.resolve_world(request, variables, os.uname().nodename, capacity)
     resolution, _ = resolve.prepare_host(resolution, os.uname().nodename)
     me = resolution.world
     os.environ.update(
@@ -122,21 +122,22 @@ def _gather(
     """The facts of all ranks, in their order, and the ranks' measurements."""
     import torch.distributed as dist
 
-    from spawnlaunch.check import facts, rules
+    from spawnlaunch.check import measurements, rules
 
     environ = dict(os.environ)
-    if not rules.are_there(GLOO, environ.get(GLOO) or "lo", facts.interfaces()):
+    if not rules.are_there(GLOO, environ.get(GLOO) or "lo", measurements.interfaces()):
         os.environ.pop(GLOO, None)  # a verdict says so; without it the ranks can meet
     dist.init_process_group("gloo")
-    own = {"rank": mine.rank, "host": mine.host, **facts.measure(node, mine, environ)}
+    measured: dict[str, Any] = {"rank": mine.rank, "host": mine.host}
+    measured |= measurements.measure(node, mine, environ)
     if with_all:
-        own |= facts.measure_all(mine.rank, mine.local_rank)
-    found = facts.of_each((mine, own))
+        measured |= measurements.measure_all(mine.rank, mine.local_rank)
+    gathered = measurements.of_each((mine, measured))
     # From now on each rank ends by itself, though others have ended with a fault before it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     dist.barrier()
     dist.destroy_process_group()
-    return [its for its, _ in found], [measured for _, measured in found]
+    return [its for its, _ in gathered], [its for _, its in gathered]
 
 
 def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[str]:
@@ -155,8 +156,8 @@ def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[s
         yield ""
     counts = Counter(verdict.status for verdict in shown)
     wrong = [(counts["fail"], "fault"), (counts["warn"], "warning")]
-    said = " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in wrong if n)
-    yield said or "No problems found."
+    summary = " and ".join(f"{n} {noun}{'s' * (n > 1)}" for n, noun in wrong if n)
+    yield summary or "No problems found."
 
 
 def _row(facts: "Facts") -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset
 from spawnlaunch.binding import placement
-from spawnlaunch.check.facts import BETWEEN, NETWORK, SLOW, WITHIN, Facts, parsed
+from spawnlaunch.check.facts import Facts, parsed
+from spawnlaunch.check.measurements import BETWEEN, NETWORK, SLOW, WITHIN
 from spawnlaunch.hang.groups import ranks_of
 
 # Of these FAIL alone is status 1. A note describes the machine, and is no fault of the launch.
@@ -74,8 +75,8 @@ def of_bindings(everyone: Sequence[Facts]) -> list[Verdict]:
 def _by(ranks: Sequence[Any], value: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """The ranks of each value."""
     groups: dict[Any, list[Any]] = {}
-    for one in ranks:
-        groups.setdefault(value(one), []).append(one)
+    for rank in ranks:
+        groups.setdefault(value(rank), []).append(rank)
     return groups
 
 
@@ -108,7 +109,7 @@ def remedy_of_shared(members: Sequence[Facts], here: Sequence[Facts]) -> str:
     is_small = first.cores_of_node < len(here)
     if is_small and not first.isolated:
         return "start fewer ranks on this machine, which has fewer cores"
-    if len({facts.given for facts in members}) == 1 and _are_apart(members):
+    if len({facts.divided_cpus for facts in members}) == 1 and _are_apart(members):
         return _of_flags(first) if first.launched else LAUNCH
     if way := first.isolated if is_small else first.wider or first.isolated:
         return f"start fewer ranks, or {way}"
@@ -131,7 +132,7 @@ def _shared_devices(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
 
 def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
     """Ranks that see no device where others see some."""
-    without = [facts for facts in everyone if not facts.devices_seen]
+    without = [facts for facts in everyone if not facts.visible_devices]
     if 0 < len(without) < len(everyone):
         numbers = tuple(facts.rank for facts in without)
         hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
@@ -198,11 +199,11 @@ def _far_memory(facts: Facts) -> tuple[str, str] | None:
     near = parsed(facts.memory_near)
     mode, _, nodes = facts.memory.partition(" ")
     # A policy within a cpuset cannot give more than that.
-    for what, text in (("cpuset", facts.memory_allowed), (f"policy {mode}", nodes)):
+    for limit, text in (("cpuset", facts.memory_allowed), (f"policy {mode}", nodes)):
         if near and text and not near & parsed(text):
             place = f"runs beside NUMA node {facts.memory_near}"
-            message = f"{place}, and its memory's {what} gives it that of {text}"
-            return message, remedy_of_far_memory(facts, what == "cpuset")
+            message = f"{place}, and its memory's {limit} gives it that of {text}"
+            return message, remedy_of_far_memory(facts, limit == "cpuset")
     return None
 
 
@@ -239,7 +240,7 @@ def _drifted(facts: Facts) -> tuple[str, str] | None:
     masks = [("the main thread", facts.cpus), *(("a thread", each) for each in facts.threads[1:]),
              ("a DataLoader worker", facts.loader_cpus)]  # fmt: skip
     start = facts.cpus_at_start
-    changed = [f"{what} on {cpus or 'nothing'}" for what, cpus in masks if cpus != start]
+    changed = [f"{owner} on {cpus or 'nothing'}" for owner, cpus in masks if cpus != start]
     if not changed:
         return None
     message = f"started on CPUs {start} and has {', '.join(dict.fromkeys(changed))}"
@@ -294,34 +295,34 @@ def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
 
 
 def _numbers(ranks: Sequence[Rank]) -> tuple[int, ...]:
-    return tuple(one["rank"] for one in ranks)
+    return tuple(rank["rank"] for rank in ranks)
 
 
 def _versions(ranks: Sequence[Rank]) -> Verdict:
     differ = []
-    for what in ranks[0]["versions"]:
-        groups = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
+    for software in ranks[0]["versions"]:
+        groups = _by(ranks, lambda rank, name=software: rank["versions"][name])  # type: ignore[misc]
         if len(groups) > 1:
             each = (f"{ranks_of(_numbers(group))} {version}" for version, group in groups.items())
-            differ.append(f"{what}: {', '.join(each)}")
+            differ.append(f"{software}: {', '.join(each)}")
     if differ:
         remedy = "install the same on all nodes, and start all ranks with the same Python"
         return Verdict("versions", FAIL, "; ".join(differ), remedy)
-    same = ", ".join(f"{what} {v}" for what, v in ranks[0]["versions"].items() if v != "none")
+    same = ", ".join(f"{name} {v}" for name, v in ranks[0]["versions"].items() if v != "none")
     return Verdict("versions", OK, same)
 
 
 def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = "") -> Verdict:
-    rates, device = [one[key] for one in ranks], device or ranks[0]["computes_on"]
+    rates, device = [rank[key] for rank in ranks], device or ranks[0]["computes_on"]
     usual = median_high(rates)  # at least half of all ranks reach it, or of two the faster one
-    slow = [one for one in ranks if one[key] < SLOW * usual]
+    slow = [rank for rank in ranks if rank[key] < SLOW * usual]
     if not slow:
         return Verdict(name, OK, f"{min(rates):.3g} to {max(rates):.3g} {unit}, on {device}")
-    named = ", ".join(f"rank {one['rank']} on {one['host']} {one[key]:.3g}" for one in slow)
+    named = ", ".join(f"rank {rank['rank']} on {rank['host']} {rank[key]:.3g}" for rank in slow)
     message = f"{named}, where others have {usual:.3g} {unit}"
     is_fault = any(
-        one[key] < usual * (SLOW_BESIDE_OTHERS if one["others"] > OTHERS else VERY_SLOW)
-        for one in slow
+        rank[key] < usual * (SLOW_BESIDE_OTHERS if rank["others"] > OTHERS else VERY_SLOW)
+        for rank in slow
     )
     remedy = "look for other processes there (top), and for shared cores (the table above)"
     if device != "cpu":
@@ -331,7 +332,7 @@ def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = 
 
 
 def _clocks(ranks: Sequence[Rank]) -> Verdict:
-    most = max(ranks, key=lambda one: abs(one["clock_s"]))
+    most = max(ranks, key=lambda rank: abs(rank["clock_s"]))
     ahead_s = most["clock_s"]
     if abs(ahead_s) < CLOCK_S:
         return Verdict("clocks", OK, f"at most {abs(ahead_s) * 1000:.2g} ms apart from rank 0's")
@@ -362,36 +363,36 @@ def _nics_of(rank: Rank) -> tuple[str, str, str]:
     return there, "".join(faults), "; ".join(remedies)
 
 
-def are_there(variable: str, asked: str, there: Sequence[str]) -> bool:
+def are_there(variable: str, names: str, there: Sequence[str]) -> bool:
     """Whether the named interfaces are there: NCCL uses some of them, gloo needs them all."""
     is_for_nccl = variable.startswith("NCCL")
-    return bool(named(asked, there)) if is_for_nccl else {*asked.split(",")} <= {*there}
+    return bool(named(names, there)) if is_for_nccl else {*names.split(",")} <= {*there}
 
 
-def named(asked: str, there: Sequence[str]) -> list[str]:
+def named(pattern: str, there: Sequence[str]) -> list[str]:
     """Which of these NCCL_IB_HCA or NCCL_SOCKET_IFNAME means: prefixes, after "=" whole names, and
     after "^" all others. A port may follow an adapter: `=mlx5_0:1` (NCCL's User Guide).
 
     >>> named("^docker,lo", ["docker0", "eth0", "lo"]), named("=mlx5_1:1", ["mlx5_1", "mlx5_10"])
     (['eth0'], ['mlx5_1'])
     """
-    exact = asked.lstrip("^").startswith("=")
-    words = [word.partition(":")[0] for word in asked.lstrip("^=").split(",")]
+    exact = pattern.lstrip("^").startswith("=")
+    words = [word.partition(":")[0] for word in pattern.lstrip("^=").split(",")]
     matching = [
         name
         for name in there
         if any(name == word if exact else name.startswith(word) for word in words)
     ]
-    return [name for name in there if name not in matching] if asked.startswith("^") else matching
+    return [name for name in there if name not in matching] if pattern.startswith("^") else matching
 
 
 def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """Notes on a node's load and quota that may cost time, as its first rank sees them."""
-    for host, members in _by(ranks, lambda one: one["host"]).items():
-        around = members[0]["surroundings"]
-        cpus, quota, numbers = around["cpus"], around["quota_cpus"], _numbers(members)
-        if around["load"] > BUSY * cpus:
-            message = f"{host}: {around['load']:.1f}, with {cpus} CPUs that may be used"
+    for host, members in _by(ranks, lambda rank: rank["host"]).items():
+        cpus, load, quota = (members[0]["surroundings"][n] for n in ("cpus", "load", "quota_cpus"))
+        numbers = _numbers(members)
+        if load > BUSY * cpus:
+            message = f"{host}: {load:.1f}, with {cpus} CPUs that may be used"
             yield Verdict("load", NOTE, message, "", numbers)
         if quota is not None and quota < cpus:
             message = f"{host}: the time of {quota:.3g} CPUs, of {cpus}"
@@ -400,7 +401,7 @@ def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     for name in (WITHIN, BETWEEN):
-        sums = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
+        sums = [(rank["sums"][name], rank["host"]) for rank in ranks if name in rank["sums"]]
         if not sums:
             continue
         rates = [rate for rate, _ in sums]
@@ -417,15 +418,15 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 
 def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    has_adapters = any(one["nics"]["all"] for one in ranks)
+    has_adapters = any(rank["nics"]["all"] for rank in ranks)
     for key, (name, enough, least) in LIMITS.items():
-        known = [one for one in ranks if one["limits"][key][0] is not None]
-        low = min((one["limits"][key][0] for one in known), default=None)
+        known = [rank for rank in ranks if rank["limits"][key][0] is not None]
+        low = min((rank["limits"][key][0] for rank in known), default=None)
         message = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
         if low is None or low >= enough or (key == "memlock" and not has_adapters):
             yield Verdict("limits", OK, message)
             continue
-        members = [one for one in known if one["limits"][key][0] == low]
+        members = [rank for rank in known if rank["limits"][key][0] == low]
         hard = members[0]["limits"][key][1]
         remedy = MORE_SHM if key == "shm" else remedy_of_limit(key, hard, name, enough)
         message += f", of {ranks_of(_numbers(members))}"

@@ -51,8 +51,8 @@ HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing fo
 class Waits(records.NamedTuple):
     """The shares of the time in which a rank waits for others, and others for it."""
 
-    waits: float
-    waited_for: float
+    wait_share: float
+    late_share: float
 
 
 class Culprit(records.NamedTuple):
@@ -238,11 +238,11 @@ def _named(
     shares: Mapping[int, Waits], late: Mapping[int, Sequence[Span]], since: int, now: int
 ) -> list[int]:
     """The ranks that are late by more than chance, all of the time."""
-    worst = max(share.waited_for for share in shares.values())
+    worst = max(share.late_share for share in shares.values())
     least = max(LEAST, NEXT_TO_WORST * worst)
-    found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
-    others = [share.waited_for for rank, share in shares.items() if rank not in found]
-    named = min(shares[rank].waited_for for rank in found or shares)
+    found = sorted(rank for rank, share in shares.items() if share.late_share >= least)
+    others = [share.late_share for rank, share in shares.items() if rank not in found]
+    named = min(shares[rank].late_share for rank in found or shares)
     if not others or max(others) * ABOVE_OTHERS > named:
         return []
     found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 
 from spawnlaunch.base import machine, records
 from spawnlaunch.node import sysfs
@@ -150,18 +151,12 @@ def _child_pids_without_proc() -> list[int]:
     """
     if not (hasattr(machine, "waitid") and has_children()):
         return []
-    newer = range(machine.getpid() + 1, _newest_pid())
+    newest = 0  # none can be started
+    with suppress(OSError):
+        newest = machine.fork(lambda: machine.exit_now(0))
+        machine.waitpid(newest, 0)
+    newer = range(machine.getpid() + 1, newest)
     return [*filter(_look_at_child, newer)] or [*filter(_look_at_child, range(2, MOST_PIDS))]
-
-
-def _newest_pid() -> int:
-    """The pid of a process that is started now; 0 where none can be started."""
-    try:
-        pid = machine.fork(lambda: machine.exit_now(0))
-    except OSError:
-        return 0
-    machine.waitpid(pid, 0)
-    return pid
 
 
 def children(pid: int) -> list[Process]:

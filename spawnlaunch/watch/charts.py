@@ -19,10 +19,12 @@ from spawnlaunch.watch import story
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#333333", "#7b3294")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 4")
 WIDTH, HEIGHT = 640, 190
-LEFT, RIGHT, TOP, BOTTOM = 84, 44, 10, 24  # at the left there is room for large letters
+MARGIN_LEFT, MARGIN_RIGHT = 84, 44  # at the left there is room for large letters
+MARGIN_TOP, MARGIN_BOTTOM = 10, 24
+BASE_Y = HEIGHT - MARGIN_BOTTOM
 FEW = 12  # ranks, each with its number at the end of its line
 EDGE = 3  # of the plot, for the width of lines
-SPAN = WIDTH - LEFT - RIGHT
+SPAN = WIDTH - MARGIN_LEFT - MARGIN_RIGHT
 LEAST = 1e-300  # a smaller value is none
 ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # the escapes by which a terminal sets colours
 # Characters that XML may not have, and those that turn the direction of text.
@@ -34,7 +36,7 @@ UNPRINTABLE = re.compile(
 def words(text: object) -> str:
     """The text for HTML and XML; unprintable characters are written as escapes."""
     plain = ESCAPES.sub("", str(text)).replace("\r\n", "\n")
-    shown = UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], plain)
+    shown = UNPRINTABLE.sub(lambda match: ascii(match.group())[1:-1], plain)
     return escape(shown)
 
 
@@ -60,11 +62,11 @@ def lines(
         for line in _lines(rank, points[rank], scale, rank in marked)
     ]
     ends = {rank: scale.y(parts[-1][-1][1]) for rank, parts in points.items()}
-    data = {"low": low, "high": high, "unit": unit, "bottom": HEIGHT - BOTTOM, "over": TOP}
-    height = HEIGHT - BOTTOM - TOP + 2 * EDGE
+    data = {"low": low, "high": high, "unit": unit, "bottom": BASE_Y, "over": MARGIN_TOP}
+    height = BASE_Y - MARGIN_TOP + 2 * EDGE
     pieces = [
         *_axes(scale, unit),
-        plot(SPAN, TOP - EDGE, height, drawn, data),
+        plot(SPAN, MARGIN_TOP - EDGE, height, drawn, data),
         times(until_s, HEIGHT - 6, SPAN),
         *_labels(ends, marked),
     ]
@@ -103,14 +105,14 @@ class _Scale:
         self.low, self.high = low, high
         self._most = max(-low, high)  # by which all is divided: the sum of both may be no number
         self._x = SPAN / until_s
-        self._y = (HEIGHT - TOP - BOTTOM) / (high / self._most - low / self._most)
-        self._bottom = HEIGHT - BOTTOM + self._y * (low / self._most)  # of 0
+        self._y = (BASE_Y - MARGIN_TOP) / (high / self._most - low / self._most)
+        self._bottom = BASE_Y + self._y * (low / self._most)  # of 0
 
     def y(self, value: float) -> float:
         return self._bottom - self._y * (value / self._most)
 
     def place(self, at: tuple[float, float]) -> str:
-        return f"{LEFT + self._x * at[0]:.2f},{self._bottom - self._y * (at[1] / self._most):.2f}"
+        return f"{MARGIN_LEFT + self._x * at[0]:.2f},{self.y(at[1]):.2f}"
 
 
 def plot(
@@ -118,9 +120,9 @@ def plot(
 ) -> str:
     """An area over time, cut off at its edges when it is zoomed."""
     attributes = "".join(f' data-{name}="{words(value)}"' for name, value in data.items())
-    place = f'x="{LEFT}" y="{top:g}" width="{width:g}" height="{height:g}"'
+    place = f'x="{MARGIN_LEFT}" y="{top:g}" width="{width:g}" height="{height:g}"'
     return (
-        f'<svg class="plot" {place} viewBox="{LEFT} {top:g} {width:g} {height:g}" '
+        f'<svg class="plot" {place} viewBox="{MARGIN_LEFT} {top:g} {width:g} {height:g}" '
         f'preserveAspectRatio="none"{attributes}>{"".join(drawn)}</svg>'
     )
 
@@ -164,11 +166,10 @@ def _axes(scale: _Scale, unit: str) -> list[str]:
     values = [scale.low, 0.0, scale.high] if scale.low < 0 else [0, scale.high / 2, scale.high]
     for value in values:
         y = scale.y(value)
-        drawn.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
+        place = f'x1="{MARGIN_LEFT}" x2="{WIDTH - MARGIN_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
+        drawn.append(f'<line class="grid" {place}/>')
         label = f"{value:g}{' ' + unit if value == scale.high else ''}"
-        drawn.append(text(LEFT - 6, y + 4, label, "end"))
+        drawn.append(text(MARGIN_LEFT - 6, y + 4, label, "end"))
     return drawn
 
 
@@ -180,7 +181,8 @@ def times(until_s: float, y: float, width: float) -> str:
     step = nice(until_s / length / 5) * length
     marks = [i * step for i in range(int(until_s / step) + 1)]
     drawn = [
-        text(LEFT + width * at / until_s, y, f"{at / length:g} {unit}", "middle") for at in marks
+        text(MARGIN_LEFT + width * at / until_s, y, f"{at / length:g} {unit}", "middle")
+        for at in marks
     ]
     return f'<g class="times" data-y="{y:g}">{"".join(drawn)}</g>'
 
@@ -210,5 +212,5 @@ def _labels(ends: Mapping[int, float], marked: Collection[int]) -> list[str]:
         bold = ' font-weight="bold"' if rank in marked else ""
         name = f"{rank} ◀" if rank in marked else str(rank)
         extra = f' class="{kind(rank)} last"{bold}'
-        drawn.append(text(WIDTH - RIGHT + 5, y, name, extra=extra))
+        drawn.append(text(WIDTH - MARGIN_RIGHT + 5, y, name, extra=extra))
     return drawn

@@ -53,33 +53,33 @@ def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host:
 def _cores(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> list[_Core]:
     allowed = cpuset.parse(node["cpus_allowed"])
     bound = [(worker["local_rank"], cpuset.parse(worker["cpus"])) for worker in workers]
-    found = []
+    cores = []
     for siblings in node["siblings"]:
         cpus = cpuset.parse(siblings)
         ranks = [rank for rank, mask in bound if mask & cpus]
-        found.append(_Core(cpus, ranks, bool(cpus & allowed) or not allowed))
-    return found
+        cores.append(_Core(cpus, ranks, bool(cpus & allowed) or not allowed))
+    return cores
 
 
 def _domains(node: Mapping[str, Any]) -> list[tuple[str, frozenset[int]]]:
     """The NUMA nodes with CPUs, each with its package; all CPUs where the nodes are not known."""
     packages = [cpuset.parse(each) for each in node["packages"]]
-    found = []
+    domains = []
     for numa in node["numa"]:
         cpus = cpuset.parse(numa["cpus"])
         package = next((f"package {i}, " for i, each in enumerate(packages) if cpus & each), "")
         size = f", {numa['memory'] / 2**30:.0f} GiB" if numa["memory"] else ""
         if cpus:
-            found.append((f"{package}NUMA node {numa['id']}{size}", cpus))
-    return found or [("all CPUs", cpuset.parse(node["cpus_online"]))]
+            domains.append((f"{package}NUMA node {numa['id']}{size}", cpus))
+    return domains or [("all CPUs", cpuset.parse(node["cpus_online"]))]
 
 
 def _groups(node: Mapping[str, Any], cores: Sequence[_Core]) -> list[list[_Core]]:
     """The cores by L3 group."""
     groups = [cpuset.parse(each) for each in node["l3"]]
-    found = [[core for core in cores if core.cpus & group] for group in groups]
+    members = [[core for core in cores if core.cpus & group] for group in groups]
     rest = [core for core in cores if not any(core.cpus & group for group in groups)]
-    return [group for group in [*found, rest] if group]
+    return [group for group in [*members, rest] if group]
 
 
 def _domain(

@@ -52,22 +52,23 @@ class RankFinder:
     def ranks(self) -> list[Rank]:
         """All ranks of this user on this machine, those of a launch together and in their order."""
         living = {each.pid: each for each in proc.everything() if not each.dead}
-        found = self._environs({(each.pid, each.start) for each in living.values()})
+        environs = self._environs({(each.pid, each.start) for each in living.values()})
         children: dict[int, list[int]] = {}
         for each in living.values():
             children.setdefault(each.parent, []).append(each.pid)
-        for pid in [*found]:
+        for pid in [*environs]:
             parent = living[pid].parent
-            if parent in living and parent not in found and is_spawned(parent):
-                found[parent] = found[pid]
+            if parent in living and parent not in environs and is_spawned(parent):
+                environs[parent] = environs[pid]
         ranks = [
-            _rank(process, found[pid], tuple(_below(pid, children)))
-            for pid, process in living.items()
-            if pid in found and _identity(found[pid]) != _identity(found.get(process.parent))
+            _rank(each, environs[each.pid], tuple(_below(each.pid, children)))
+            for each in living.values()
+            if each.pid in environs
+            and _identity(environs[each.pid]) != _identity(environs.get(each.parent))
         ]
         # The descendants of an ended worker have the same rank as the worker of the next attempt.
-        ranks.sort(key=lambda one: (one.environ.get(ATTEMPT, "").zfill(9), -one.start))
-        first = {(one.launch, one.rank): one for one in ranks}
+        ranks.sort(key=lambda rank: (rank.environ.get(ATTEMPT, "").zfill(9), -rank.start))
+        first = {(rank.launch, rank.rank): rank for rank in ranks}
         return sorted(first.values(), key=lambda rank: (rank.launch, rank.rank))
 
     def _environs(self, processes: set[tuple[int, int]]) -> dict[int, Mapping[str, str]]:
@@ -111,8 +112,9 @@ def starter_of(environ: Mapping[str, str]) -> str:
 
     torchrun's agent sets True for its store, we set False.
     """
-    is_ours = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False" or environment.MARK in environ
-    return "spawnlaunch" if is_ours else "torchrun" if NAMED[0] in environ else "another launcher"
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False" or environment.MARK in environ:
+        return "spawnlaunch"
+    return "torchrun" if NAMED[0] in environ else "another launcher"
 
 
 def _job_of(environ: Mapping[str, str]) -> str:

@@ -31,8 +31,8 @@ from spawnlaunch.workers import files, launches
 
 MOST_CHARS = 80  # of a run's name in that of a file
 PATIENCE_S = 10.0  # with the recorder at the end: for its last lines
-# Values that may be known only when the launchers of several nodes have met, but for ranks.
-OF_THE_NODE = (
+# Variables that may be known only when the launchers of several nodes have met, but for ranks.
+WORLD_VARIABLES = (
     *("WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "MASTER_PORT"),
 )
@@ -167,7 +167,7 @@ class Journal(observer.Observer):
         self._loop, self._output = loop, output
         loop.watch(pipe, self._broken, 0)  # the end of its reader is told without being asked for
         self._sink = pipes.Sink(machine.dup(pipe), loop, lambda _: None, lambda: None)
-        self._untold = 0  # events for which there was no room
+        self._unsent = 0  # events for which there was no room
 
     def _broken(self) -> None:
         self._loop.forget(self._pipe)
@@ -176,16 +176,16 @@ class Journal(observer.Observer):
     def noted(self, kind: str, **values: object) -> None:
         event = {"kind": kind, "time": round(machine.time(), 3), **values}
         if len(self._sink.queue) > MOST_BYTES:
-            self._untold += 1
+            self._unsent += 1
         else:
             self._sink.put(json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
         environ = workers[0].environ
         restart = int(environ["TORCHELASTIC_RESTART_COUNT"])
-        world = {name: environ[name] for name in OF_THE_NODE if name in environ}
-        pids = {rank: one.pid for rank, one in running.items()}
-        since = {rank: one.since for rank, one in running.items()}
+        world = {name: environ[name] for name in WORLD_VARIABLES if name in environ}
+        pids = {rank: process.pid for rank, process in running.items()}
+        since = {rank: process.since for rank, process in running.items()}
         self.noted("attempt", restart=restart, pids=pids, since=since, world=world)
 
     def exited(self, exited: failures.WorkerExit) -> None:
@@ -203,6 +203,7 @@ class Journal(observer.Observer):
             traceback=endings.last_words(failure) if failure else None,
         )
         self._output.await_readers([self._sink], 0.0, is_end_requested)
-        lost = self._untold + self._sink.queue.count(b"\n")
-        words = f"the process that writes the record does not read: it lacks the last {lost} events"
-        say.say([words] * bool(lost))
+        missing_events = self._unsent + self._sink.queue.count(b"\n")
+        if missing_events:
+            why = "the process that writes the record does not read"
+            say.say([f"{why}: it lacks the last {missing_events} events"])

@@ -33,7 +33,7 @@ RISING = 0.6  # share of the looks at which there was more than at the one befor
 UNEVEN = 2.0
 LEAST_CORES = 0.05  # cores of the rank that uses the most; with less no rank computes
 STILL = 3  # looks in a row; a sleep of that kind is usually short
-KEPT = 240  # samples of each rank
+MOST_SAMPLES = 240  # samples of each rank
 LOOKS = 6  # before there is a note on a change over time
 
 History = Mapping[int, Sequence[usage.Sample]]  # by rank, the oldest first
@@ -51,10 +51,10 @@ class Histories:
         for launch, ranks in usage.by_launch(samples).items():
             old = before.get(launch, {})
             self.by_launch[launch] = {
-                one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks
+                sample.rank: old.get(sample.rank, deque(maxlen=MOST_SAMPLES)) for sample in ranks
             }
-            for one in ranks:
-                self.by_launch[launch][one.rank].append(one)
+            for sample in ranks:
+                self.by_launch[launch][sample.rank].append(sample)
 
     def notes(self) -> dict[str, list[Note]]:
         """The notes on the ranks, by launch."""
@@ -62,10 +62,10 @@ class Histories:
         return {launch: notes(history, now) for launch, history in self.by_launch.items()}
 
 
-def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
+def merged(*sources: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
     """All notes of each launch; first those on ranks held from outside, which may be the cause."""
     by_launch: dict[str, list[Note]] = {}
-    for launch, noted in (one for each in found for one in each.items()):
+    for launch, noted in (item for each in sources for item in each.items()):
         by_launch.setdefault(launch, []).extend(noted)
     return {
         launch: sorted(noted, key=lambda note: note.kind != "stopped")
@@ -76,33 +76,33 @@ def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
 def notes(history: History, now: float) -> list[Note]:
     """The notes on a launch; `now` is of the monotonic clock, for the age of steps."""
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
-    found = [*_stopped(history), *_stuck(last, now)]
-    held = {note.rank for note in found if note.kind == "stopped"}
-    own_s = {
-        rank: (one.progress.data_s or 0.0) + one.progress.compute_s
-        for rank, one in last.items()
-        if one.progress and one.progress.compute_s is not None
+    noted = [*_stopped(history), *_stuck(last, now)]
+    stopped = {note.rank for note in noted if note.kind == "stopped"}
+    work_s = {
+        rank: (sample.progress.data_s or 0.0) + sample.progress.compute_s
+        for rank, sample in last.items()
+        if sample.progress and sample.progress.compute_s is not None
     }
-    found += slow(own_s) or [note for note in _uneven(history) if note.rank not in held]
-    found += _grows(history)
-    found += [
-        Note(rank, "elsewhere", f"rank {rank} ran on CPUs {one.elsewhere}, bound to {one.cpus}")
-        for rank, one in sorted(last.items())
-        if one.elsewhere
+    noted += slow(work_s) or [note for note in _uneven(history) if note.rank not in stopped]
+    noted += _grows(history)
+    noted += [
+        Note(rank, "elsewhere", f"rank {rank} ran on CPUs {each.elsewhere}, bound to {each.cpus}")
+        for rank, each in sorted(last.items())
+        if each.elsewhere
     ]
-    return [*found, *_slow_device(last), *_idle_device(history)]
+    return [*noted, *_slow_device(last), *_idle_device(history)]
 
 
 def _stopped(history: History) -> Iterable[Note]:
     for rank, samples in sorted(history.items()):
-        found, lately = samples[-1].held, [one.held for one in [*samples][-STILL:]]
-        kinds = [one.kind for one in lately if one]
-        if found and (found.is_mute or kinds == [found.kind] * STILL):
-            yield Note(rank, "stopped", f"rank {rank} is {found.words}")
+        last, recent = samples[-1].held, [state.held for state in [*samples][-STILL:]]
+        kinds = [state.kind for state in recent if state]
+        if last and (last.is_mute or kinds == [last.kind] * STILL):
+            yield Note(rank, "stopped", f"rank {rank} is {last.words}")
 
 
 def _stuck(last: Mapping[int, usage.Sample], now: float) -> Iterable[Note]:
-    progress = {rank: one.progress for rank, one in last.items() if one.progress}
+    progress = {rank: each.progress for rank, each in last.items() if each.progress}
     waiting = {rank for rank, each in progress.items() if each.phase == "wait"}
     ages_s = [now - each.at for each in progress.values() if each.at is not None]
     if not ages_s or len(ages_s) < len(progress) or not (waiting or len(progress) == 1):
@@ -116,15 +116,15 @@ def _stuck(last: Mapping[int, usage.Sample], now: float) -> Iterable[Note]:
         yield Note(rank, "stuck", f"{words}: in {progress[rank].phase or 'between steps'}")
 
 
-def slow(own_s: Mapping[int, float]) -> list[Note]:
+def slow(work_s: Mapping[int, float]) -> list[Note]:
     """Notes on ranks with an own part of a step longer than the median, by their seconds for it."""
-    if len(own_s) < 2:
+    if len(work_s) < 2:
         return []
     return [
         Note(rank, "slow",
              f"rank {rank} needs {seconds * 1e3:.0f} ms for a step, {ratio:.1f} times the median")
-        for rank, seconds in sorted(own_s.items())
-        if (ratio := seconds / max(median(own_s.values()), 1e-9)) > SLOW
+        for rank, seconds in sorted(work_s.items())
+        if (ratio := seconds / max(median(work_s.values()), 1e-9)) > SLOW
     ]  # fmt: skip
 
 
@@ -133,18 +133,18 @@ def _uneven(history: History) -> list[Note]:
     known = {rank: cores for rank, cores in used.items() if cores is not None}
     if len(known) < 2 or max(known.values()) < LEAST_CORES:
         return []
-    found: list[Note] = []
+    uneven: list[Note] = []
     for rank, cores in sorted(known.items()):
         others = [other for each, other in known.items() if each != rank]
         if cores > UNEVEN * median_high(others) or median_low(others) > UNEVEN * cores:
             words = f"rank {rank} uses {{}} cores, and the others {{}}"
-            found += _compared(rank, "uneven", words, f"{cores:.2f}", f"{median(others):.2f}")
-    return found
+            uneven += _compared(rank, "uneven", words, f"{cores:.2f}", f"{median(others):.2f}")
+    return uneven
 
 
 def _cores_used(samples: Sequence[usage.Sample]) -> float | None:
     """The mean number of cores that this process used; None: there are too few samples."""
-    mine = [one for one in samples if one.pid == samples[-1].pid]
+    mine = [sample for sample in samples if sample.pid == samples[-1].pid]
     if len(mine) < LOOKS:
         return None
     passed_s = mine[-1].time - mine[0].time
@@ -167,11 +167,11 @@ def _growth(samples: Sequence[usage.Sample]) -> tuple[int, int, float, bool]:
 
     A process takes much memory at its start, and at once.
     """
-    mine = [one for one in samples if one.pid == samples[-1].pid]
+    mine = [each for each in samples if each.pid == samples[-1].pid]
     later = mine[len(mine) // 3 :]
     if len(later) < LOOKS:
         return 0, 0, 0.0, False
-    sizes = [one.memory + one.memory_below for one in later]
+    sizes = [each.memory + each.memory_below for each in later]
     rises = sum(b > a for a, b in pairwise(sizes))
     more, seconds = sizes[-1] - sizes[0], later[-1].time - later[0].time
     return more, sizes[0], seconds, rises >= RISING * (len(sizes) - 1)
@@ -184,18 +184,18 @@ def _idle_device(history: History) -> Iterable[Note]:
     """
     used = {}
     for rank, samples in history.items():
-        uses = [one.device.use for one in samples if one.device and one.device.use is not None]
+        uses = [each.device.use for each in samples if each.device and each.device.use is not None]
         if len(uses) >= LOOKS:
             used[rank] = fmean(uses)
-    for rank, use, usual in _below(used, UNEVEN):
+    for rank, use, usual in _far_below(used, UNEVEN):
         words = f"the device of rank {rank} is used {{}} % of the time, others' {{}} %"
         yield from _compared(rank, "device", words, f"{use:.0f}", f"{usual:.0f}")
 
 
 def _slow_device(last: Mapping[int, usage.Sample]) -> Iterable[Note]:
-    clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
+    clocks = {rank: each.device.clock for rank, each in last.items() if each.device}
     known = {rank: clock for rank, clock in clocks.items() if clock}
-    for rank, clock, usual in _below(known, SLOW):
+    for rank, clock, usual in _far_below(known, SLOW):
         words = f"the device of rank {rank} runs at {{}} MHz, the others' at {{}}"
         yield from _compared(rank, "device", words, f"{clock:.0f}", f"{usual:.0f}")
 
@@ -206,7 +206,9 @@ def _compared(rank: int, kind: str, words: str, its: str, usual: str) -> Iterabl
         yield Note(rank, kind, words.format(its, usual))
 
 
-def _below(found: Mapping[int, float], times: float) -> Iterable[tuple[int, float, float]]:
+def _far_below(figures: Mapping[int, float], times: float) -> Iterable[tuple[int, float, float]]:
     """The ranks with a figure `times` times below the median, each with both figures."""
-    usual = median(found.values()) if len(found) > 1 else 0
-    return ((rank, one, usual) for rank, one in sorted(found.items()) if one * times < usual)
+    usual = median(figures.values()) if len(figures) > 1 else 0
+    return (
+        (rank, figure, usual) for rank, figure in sorted(figures.items()) if figure * times < usual
+    )

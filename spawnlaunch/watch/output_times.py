@@ -31,7 +31,7 @@ class OutputTimes:
         guards = {rank.parent for rank in ranks}
         self._files = {pid: self._files.get(pid) or progress.find_open(pid, NAME) for pid in guards}
 
-    def said_at(self, rank: find.Rank) -> float | None:
+    def output_at(self, rank: find.Rank) -> float | None:
         """The time of the rank's last output: monotonic clock, seconds; None: not known."""
         path = self._files.get(rank.parent)
         last = _published_at(path, rank.pid) if path else None
@@ -44,13 +44,13 @@ class OutputTimes:
     def _changed(self, path: str) -> float | None:
         """The time of the last write to a stream, in seconds since 1970; None: not known."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return None
-        mode = found.st_mode
-        is_terminal = S_ISCHR(mode) and os.major(found.st_rdev) in range(136, 144)  # pts(4)
+        mode = status.st_mode
+        is_terminal = S_ISCHR(mode) and os.major(status.st_rdev) in range(136, 144)  # pts(4)
         if S_ISREG(mode) or is_terminal or (S_ISFIFO(mode) and self._are_pipes_dated):
-            return found.st_mtime
+            return status.st_mtime
         return None
 
 

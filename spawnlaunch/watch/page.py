@@ -29,9 +29,9 @@ class Figure(NamedTuple):
 
 
 CURVES = (
-    Figure("own_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
-    Figure("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
-    Figure("waits", "Share of the time that it waits for others", "%", 1e-2),
+    Figure("work_s", "Its own part of a step: data, computing", "ms", 1e-3, ("slow", "stuck")),
+    Figure("late_share", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
+    Figure("wait_share", "Share of the time that it waits for others", "%", 1e-2),
     Figure("cpu", "CPU use", "cores", kinds=("uneven",)),
     Figure("memory", "Memory", "MiB", 2.0**20, ("grows",)),
     Figure("device_use", "Device use", "%"),
@@ -119,7 +119,7 @@ def _head(story: Story) -> Iterable[str]:
     lasted = f"{story.ended - story.began:.0f} s"
     yield f"<pre>{words(join(map(str, story.starts[0]['command'])))}</pre>"
     yield f"<p>{_clock(story.began, day=True)}, {lasted}</p>"
-    yield from (f'<p class="mark">{words(line)}</p>' for line in _how_it_ended(story))
+    yield from (f'<p class="mark">{words(line)}</p>' for line in _ending_lines(story))
     ends = story.of_kind("end")
     if ends and ends[-1]["status"] == 0:
         yield '<p class="well">It ended well, with status 0.</p>'
@@ -136,16 +136,15 @@ def _roll(story: Story) -> Iterable[str]:
     places: dict[tuple[str, str], list[int]] = {}
     for rank, group in sorted(last.items()):
         places.setdefault((group["one"], group["several"]), []).append(rank)
-    found = [groups.Group(ranks, True, *where) for where, ranks in places.items()]
-    if found:
-        lines = "; ".join(
-            group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
-        )
+    by_place = [groups.Group(ranks, True, *where) for where, ranks in places.items()]
+    if by_place:
+        smallest = sorted(by_place, key=lambda group: len(group.ranks))[:3]
+        lines = "; ".join(group.line for group in smallest)
         after_s = calls[-1]["time"] - story.began
         yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {lines}")}</p>'
 
 
-def _how_it_ended(story: Story) -> list[str]:
+def _ending_lines(story: Story) -> list[str]:
     lines = [
         f"No record of {host} after {_clock(last)} ({last - story.began:.0f} s): it still runs, or "
         "its launcher or its recorder was killed."
@@ -153,7 +152,7 @@ def _how_it_ended(story: Story) -> list[str]:
     ]
     lines += [
         f"{file}: {count} line{'s' * (count > 1)} cannot be read."
-        for file, count in story.lost.items()
+        for file, count in story.unreadable.items()
     ]
     ends = story.of_kind("end")
     if not ends or ends[-1]["status"] == 0:
@@ -178,10 +177,10 @@ def _attempts(story: Story, until_s: float) -> str:
         for attempt in story.of_kind("attempt")
         for rank, pid in attempt["pids"].items()
     }
-    ended = {(one["rank"], one["pid"]): one for one in story.of_kind("ended")}
+    ended = {(end["rank"], end["pid"]): end for end in story.of_kind("ended")}
 
     def x(at: float) -> float:
-        return charts.LEFT + charts.SPAN * (at - story.began) / until_s
+        return charts.MARGIN_LEFT + charts.SPAN * (at - story.began) / until_s
 
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
@@ -195,7 +194,7 @@ def _attempts(story: Story, until_s: float) -> str:
             f'height="{height - 4}" {look}/>'
         )
         bars += _marks(story, rank, at, until, y, x)
-        beside.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
+        beside.append(charts.text(charts.MARGIN_LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
         on = "light" if look == FAILED else "on"
         beside.append(_beside(x(at), x(until), y + 11, _ending(end), on))
         y += height
@@ -215,13 +214,13 @@ def _attempts(story: Story, until_s: float) -> str:
 FAILED = 'class="bad" fill="#b30000" stroke="#b30000" fill-opacity="0.9"'
 
 
-def _beside(left: float, right: float, y: float, label: str, on: str) -> str:
+def _beside(begin_x: float, end_x: float, y: float, label: str, on: str) -> str:
     """Text after a bar, before it, or on it, as there is room; there it has the class `on`."""
-    x, anchor, kind = left + 6, "start", f"last {on}"
-    if right + ENDING < charts.WIDTH:
-        x, kind = right + 6, "last"
-    elif left - ENDING > charts.LEFT:
-        x, anchor, kind = left - 6, "end", "last"
+    x, anchor, kind = begin_x + 6, "start", f"last {on}"
+    if end_x + ENDING < charts.WIDTH:
+        x, kind = end_x + 6, "last"
+    elif begin_x - ENDING > charts.MARGIN_LEFT:
+        x, anchor, kind = begin_x - 6, "end", "last"
     return charts.text(x, y, label, anchor, f' class="{kind}"')
 
 
@@ -240,8 +239,9 @@ def _ending(end: Mapping[str, Any] | None) -> str:
     if end is None:
         return "not seen to end"
     killed = f"status {end['status']}: killed by {end['signal']}"
-    how = killed if end["signal"] else _status(end["status"])
-    return f"{how}, told {end['told']}" if end["told"] and end["told"] != end["signal"] else how
+    ending = killed if end["signal"] else _status(end["status"])
+    sent = end["told"]
+    return f"{ending}, told {sent}" if sent and sent != end["signal"] else ending
 
 
 def _status(status: int) -> str:
@@ -251,7 +251,7 @@ def _status(status: int) -> str:
 
 
 def _curve(story: Story, until_s: float, figure: Figure) -> str:
-    marked = {one["rank"] for one in story.of_kind("note") if one["note"] in figure.kinds}
+    marked = {note["rank"] for note in story.of_kind("note") if note["note"] in figure.kinds}
     curves = story.curves.get(figure.name, {})
     return charts.lines(curves, figure.unit, until_s, marked, figure.by)
 
@@ -265,24 +265,24 @@ def _ranks(story: Story) -> str:
     head = ("rank", "pid", "ended", "seconds", "CPU s", "peak memory", "inv. switches", "faults")
     rows = [
         (
-            *(one["rank"], one["pid"], _ending(one), f"{one['seconds']:.1f}"),
+            *(end["rank"], end["pid"], _ending(end), f"{end['seconds']:.1f}"),
             ""
-            if one["user_seconds"] is None
-            else f"{one['user_seconds'] + one['system_seconds']:.1f}",
-            rank_table.size(one["peak_bytes"]),
-            *(one["involuntary_switches"], one["major_faults"]),
+            if end["user_seconds"] is None
+            else f"{end['user_seconds'] + end['system_seconds']:.1f}",
+            rank_table.size(end["peak_bytes"]),
+            *(end["involuntary_switches"], end["major_faults"]),
         )
-        for one in sorted(story.of_kind("ended"), key=lambda one: (one["time"], one["rank"]))
+        for end in sorted(story.of_kind("ended"), key=lambda end: (end["time"], end["rank"]))
     ]
     return _table(head, rows, numbers=(0, 1, 3, 4, 5, 6, 7))
 
 
 def _events(story: Story) -> str:
     rows = []
-    for one in story.events:
-        if one["kind"] in ("said", "restart", "roll"):
-            after = f"{one['time'] - story.began:.1f}\N{NO-BREAK SPACE}s"
-            lines = [one["words"]] if isinstance(one["words"], str) else one["words"]
+    for event in story.events:
+        if event["kind"] in ("said", "restart", "roll"):
+            after = f"{event['time'] - story.began:.1f}\N{NO-BREAK SPACE}s"
+            lines = [event["words"]] if isinstance(event["words"], str) else event["words"]
             rows += [(after, line) for line in lines]
     return _table(("after", ""), rows)
 

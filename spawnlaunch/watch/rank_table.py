@@ -28,7 +28,7 @@ BUNDLED = "/spawnlaunch/train/__main__.py"
 NAME_COLUMNS = 16  # of a host, at most
 MOST_CPUS = 11  # characters of their list
 BLOCKS = "\N{BOX DRAWINGS LIGHT HORIZONTAL}▁▂▃▄▅▆▇█"  # nothing, and eighths
-LATELY = 12  # looks
+TREND_LOOKS = 12  # looks
 STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped": "stop",
           "tracing-stop": "trace", "zombie": "dead", "idle": "idle", "swapped": "swap"}  # fmt: skip
 
@@ -43,16 +43,16 @@ class Column(NamedTuple):
     show: Callable[[Any], str] = str
     suffix: Callable[[usage.Sample], str] = lambda _: ""
     is_ascending: bool = False
-    is_left: bool = False  # aligned, as text
+    is_text: bool = False  # aligned to the left
 
-    def cell(self, one: usage.Sample) -> str:
+    def cell(self, sample: usage.Sample) -> str:
         """The text for a rank; "" where the value is not known."""
-        value = self.value(one)
-        return "" if value is None else self.show(value) + self.suffix(one)
+        value = self.value(sample)
+        return "" if value is None else self.show(value) + self.suffix(sample)
 
-    def key(self, one: usage.Sample) -> Any:
+    def key(self, sample: usage.Sample) -> Any:
         """The key by which ranks are sorted."""
-        value = self.value(one)
+        value = self.value(sample)
         if self.is_ascending:
             return value
         return 1.0 if value is None else -value
@@ -76,18 +76,18 @@ def _age(seconds: float) -> str:
     return f"{seconds / 60:.0f}m" if seconds < 99.5 * 60 else f"{seconds / 3600:.0f}h"
 
 
-def _bound(one: usage.Sample) -> int:
-    return len(cpuset.parse(one.cpus)) or 1
+def _bound(sample: usage.Sample) -> int:
+    return len(cpuset.parse(sample.cpus)) or 1
 
 
-def _state(one: usage.Sample) -> str:
-    kind = one.held.kind if one.held else one.state
+def _state(sample: usage.Sample) -> str:
+    kind = sample.held.kind if sample.held else sample.state
     return STATES.get(kind, kind)
 
 
-def _step(one: usage.Sample) -> int | None:
-    has_steps = one.progress and one.progress.steps is not None
-    return one.progress.step if one.progress and has_steps else None
+def _step(sample: usage.Sample) -> int | None:
+    has_steps = sample.progress and sample.progress.steps is not None
+    return sample.progress.step if sample.progress and has_steps else None
 
 
 def _share(share: float) -> str:
@@ -96,17 +96,17 @@ def _share(share: float) -> str:
 
 _rounded = "{:.0f}".format
 COLUMNS = (
-    Column("host", "its node", 9, lambda s: s.host[:NAME_COLUMNS], is_ascending=True, is_left=True),
+    Column("host", "its node", 9, lambda s: s.host[:NAME_COLUMNS], is_ascending=True, is_text=True),
     Column("rank", "its number among all ranks", 0, lambda s: s.rank, is_ascending=True),
     Column("pid", "its process", 5, lambda s: s.pid, is_ascending=True),
     Column("state", "what its process does, as ps has it", 6, _state,
-           is_ascending=True, is_left=True),
+           is_ascending=True, is_text=True),
     Column("cpu%", f"CPU time, of the cores that it is bound to; {ELSEWHERE}: a thread ran outside",
            1, lambda s: None if s.cpu is None else 100 * s.cpu / _bound(s), _rounded,
            suffix=lambda s: ELSEWHERE * bool(s.elsewhere)),
     Column("cpus", "the CPUs that it is bound to", 8, lambda s: s.cpus,
            lambda cpus: cpus if len(cpus) <= MOST_CPUS else f"{cpus[: MOST_CPUS - 2]}..",
-           is_ascending=True, is_left=True),
+           is_ascending=True, is_text=True),
     Column("mem", "resident memory", 2, lambda s: s.memory, size),
     Column("peak", "the most that this was", 7, lambda s: s.peak, size),
     Column("thr", "threads", 11, lambda s: s.threads),
@@ -121,16 +121,16 @@ COLUMNS = (
     Column("wr/s", "bytes written per second", 10, lambda s: s.writes, size),
     Column("said", "age of its last output", 4, lambda s: s.quiet_s, _age),
     Column("wait%", "share of the time in which it waits for other ranks", 4,
-           lambda s: s.waits, _share),
+           lambda s: s.wait_share, _share),
     Column("late%", "share of the time in which other ranks wait for it", 3,
-           lambda s: s.waited_for, _share),
+           lambda s: s.late_share, _share),
     Column("step", "steps done, of the bundled loop", 3, _step,
            suffix=lambda s: f"/{s.progress.steps}" if s.progress else ""),
     Column("/s", "samples per second of all ranks, of the bundled loop", 9,
            lambda s: s.progress and s.progress.rate,
            lambda rate: f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"),
     Column("phase", "what it does in a step, of the bundled loop", 5,
-           lambda s: s.progress.phase if s.progress else "", is_ascending=True, is_left=True),
+           lambda s: s.progress.phase if s.progress else "", is_ascending=True, is_text=True),
 )  # fmt: skip
 # Figures with a history: the heading, and the share in use.
 TRENDS: Sequence[tuple[str, Callable[[usage.Sample], float | None]]] = (
@@ -142,7 +142,7 @@ ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", 
 
 def table(
     samples: Sequence[usage.Sample],
-    found: Mapping[str, Sequence[culprits.Note]],
+    launch_notes: Mapping[str, Sequence[culprits.Note]],
     width: int,
     height: float = math.inf,
     sort: str = "rank",
@@ -160,11 +160,11 @@ def table(
         parts = [rows(ranks, width, sort, (histories or {}).get(launch, {})), []]
         if (
             ranks[0].starter != SPAWNLAUNCH
-            and all(one.waits is None for one in ranks)
+            and all(rank.wait_share is None for rank in ranks)
             and ranks[1:]
         ):
             parts[1].append(NO_WITNESS.format(ranks[0].starter)[:width])
-        for note in found.get(launch, ()):
+        for note in launch_notes.get(launch, ()):
             first, more = OF_A_NOTE
             parts[1] += textwrap.wrap(
                 note.words, width, initial_indent=first, subsequent_indent=more
@@ -184,8 +184,8 @@ def title(ranks: Sequence[usage.Sample]) -> str:
     here, size_ = len(ranks), ranks[0].world_size
     count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
     name, starter = ranks[0].launch, ranks[0].starter
-    who = name if name.startswith(starter) else f"{starter} {name}"
-    return errors.one_line(f"{who}: {count}  {_command(ranks[0].command)}")
+    launch_name = name if name.startswith(starter) else f"{starter} {name}"
+    return errors.one_line(f"{launch_name}: {count}  {_command(ranks[0].command)}")
 
 
 def _command(words: str) -> str:
@@ -200,19 +200,19 @@ def _command(words: str) -> str:
 def rows(ranks: Sequence[usage.Sample], width: int, sort: str, history: notes.History) -> list[str]:
     """The heading and a line for each rank, as many columns as fit."""
     key = next(column.key for column in COLUMNS if column.name == sort)
-    ordered = sorted(ranks, key=lambda one: (key(one), one.rank, one.host))
+    ordered = sorted(ranks, key=lambda rank: (key(rank), rank.rank, rank.host))
     columns = [
-        [cell.ljust(wide) if column.is_left else cell.rjust(wide) for cell in cells]
+        [cell.ljust(wide) if column.is_text else cell.rjust(wide) for cell in cells]
         for column, cells, wide in _columns(ordered, width)
     ]
-    left = width - sum(len(column[0]) + 1 for column in columns)
-    columns += [*_trends(ordered, history)][: max(0, left // (LATELY + 1))]
+    free_columns = width - sum(len(column[0]) + 1 for column in columns)
+    columns += [*_trends(ordered, history)][: max(0, free_columns // (TREND_LOOKS + 1))]
     return [" ".join(line).rstrip()[:width] for line in zip(*columns, strict=True)]
 
 
 def _columns(ranks: Sequence[usage.Sample], width: int) -> list[tuple[Column, list[str], int]]:
     """The columns that are shown, each with its cells (its name is the first) and its width."""
-    several_hosts = len({one.host for one in ranks}) > 1
+    several_hosts = len({rank.host for rank in ranks}) > 1
     columns = []
     for column in COLUMNS:
         cells = [column.name, *map(column.cell, ranks)]
@@ -227,10 +227,10 @@ def _columns(ranks: Sequence[usage.Sample], width: int) -> list[tuple[Column, li
 def _trends(ranks: Sequence[usage.Sample], history: notes.History) -> Iterable[list[str]]:
     """Columns of recent use, with their headings."""
     for name, share in TRENDS:
-        cells = [name.ljust(LATELY)]
-        for one in ranks:
-            shares = [share(sample) for sample in [*history.get(one.rank, ())][-LATELY:]]
+        cells = [name.ljust(TREND_LOOKS)]
+        for rank in ranks:
+            shares = [share(sample) for sample in [*history.get(rank.rank, ())][-TREND_LOOKS:]]
             blocks = (" " if s is None else BLOCKS[max(0, min(8, round(8 * s)))] for s in shares)
-            cells.append("".join(blocks).rjust(LATELY))
+            cells.append("".join(blocks).rjust(TREND_LOOKS))
         if any(cell.strip() for cell in cells[1:]):
             yield cells

@@ -14,8 +14,8 @@ A file for each launch and node (journal.py has its name), one object a line. `k
               device_temperature, device_clock, phase, step, loss, rate, data_s, compute_s, wait_s;
               see usage.py, device_use.py and progress.py; null is not known, a figure that no rank
               has is left out
-    waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
-              it waited for others in collectives, and others for it (hang/culprits.py)
+    wait_shares  "ranks", and for each "wait_share" and "late_share": the shares of the last time in
+              which it waited for others in collectives, and others for it (hang/culprits.py)
     note      a remark that is new, and each place of a hang: "rank", "note"
               (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
@@ -54,7 +54,7 @@ OF_THE_LOOP = ("phase", "step", "loss", "rate", "data_s", "compute_s", "wait_s")
 NICE = 10  # beside workers that want the processors
 TOGETHER_S = 5.0  # the ranks of several nodes are asked when a clock shows a multiple of it
 MOST_CALLS = 120  # of a rank, in the file of answers
-OF_THE_NODE = " (of the ranks of this node)"
+NODE_SCOPE = " (of the ranks of this node)"
 
 
 def main(path: str, mark: str) -> None:
@@ -82,12 +82,13 @@ class _Recording:
         self._has_several_nodes, self._answers_file = False, answers_file
         self._answers: dict[int, dict[int, Any]] = {}  # the last two, by moment and rank
         # In TOGETHER_S since 1970: the present moment, and the one at which the ranks were asked.
-        self._moment = self._asked_at = 0
+        self._moment = self._question_moment = 0
         self._samples: list[usage.Sample] = []  # the last ones
         self._rest = b""
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
-        self._seen: set[tuple[str, int, str, str]] = set()  # events that come once in an attempt
+        # Events that come once in an attempt.
+        self._written_once: set[tuple[str, int, str, str]] = set()
         self._sampler = usage.Sampler(device_use.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
         self._waiting = waiting.Inquiry()
@@ -95,12 +96,12 @@ class _Recording:
     def run(self) -> None:
         """Record until the pipe ends."""
         while True:
-            left_s = self._due - machine.monotonic()
+            timeout_s = self._due - machine.monotonic()
             if self._has_several_nodes:
-                self._ask_with_other_nodes()
-                left_s = min(left_s, TOGETHER_S - machine.time() % TOGETHER_S)
+                self._start_with_other_nodes()
+                timeout_s = min(timeout_s, TOGETHER_S - machine.time() % TOGETHER_S)
             sources = [0, *self._waiting.fds]
-            ready = select.select(sources, [], [], max(0.0, left_s))[0]
+            ready = select.select(sources, [], [], max(0.0, timeout_s))[0]
             if self._waiting.read():
                 self._judge()
             if 0 in ready:
@@ -109,15 +110,15 @@ class _Recording:
                     return
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self._told(json.loads(line))
+                    self._take_event(json.loads(line))
             elif machine.monotonic() >= self._due:  # a sample of many ranks takes seconds
                 self._sample()
 
-    def _told(self, event: dict[str, Any]) -> None:
+    def _take_event(self, event: dict[str, Any]) -> None:
         if event["kind"] == "attempt":
             self._since = event["since"]
             self._has_several_nodes = event["world"].get("GROUP_WORLD_SIZE", "1") != "1"
-            self._seen.clear()
+            self._written_once.clear()
             self._due = machine.monotonic() + SHORTEST_S
         self._write(event)
 
@@ -127,58 +128,58 @@ class _Recording:
 
     def _sample(self) -> None:
         now = machine.monotonic()
-        samples = [one for one in self._sampler.sample() if one.memory]  # else it is ending
+        samples = [each for each in self._sampler.sample() if each.memory]  # else it is ending
         self._due = now + min(LONGEST_S, max(SHORTEST_S, SHARE * (now - self._began)))
         if not samples:
             return
         self._histories.add(samples)
-        for one in samples:
-            self._first(one)
+        for sample in samples:
+            self._first(sample)
         self._write(columns(samples))
         self._samples = samples
         if not self._has_several_nodes:
-            self._waiting.ask(samples)
+            self._waiting.start_if_due(samples)
         for note in self._histories.notes().get(self._mark, ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
 
-    def _ask_with_other_nodes(self) -> None:
+    def _start_with_other_nodes(self) -> None:
         moment = int(machine.time() / TOGETHER_S)
         if moment != self._moment:
             self._moment = moment
-            if self._waiting.ask(self._samples):
-                self._asked_at = moment
+            if self._waiting.start_if_due(self._samples):
+                self._question_moment = moment
 
     def _judge(self) -> None:
         if self._has_several_nodes:
             answers = self._waiting.answers.get(self._mark, {}).items()
             last = {rank: asked.as_json(each, MOST_CALLS) for rank, each in answers}
-            self._answers = {**dict([*self._answers.items()][-1:]), self._asked_at: last}
+            self._answers = {**dict([*self._answers.items()][-1:]), self._question_moment: last}
             files.write(self._answers_file, json.dumps(self._answers))
         verdict = self._waiting.verdicts.get(self._mark)
         if verdict and verdict.shares:
             ranks = sorted(verdict.shares)
             shares = {
                 name: [_short(getattr(verdict.shares[rank], name)) for rank in ranks]
-                for name in ("waits", "waited_for")
+                for name in ("wait_share", "late_share")
             }
             now = round(machine.time(), 3)
-            self._write({"kind": "waits", "time": now, "ranks": ranks, **shares})
+            self._write({"kind": "wait_shares", "time": now, "ranks": ranks, **shares})
         for note in self._waiting.findings().get(self._mark, ()):
             hangs_at = note.words.partition(" so far, ")[2]  # elsewhere it is another hang
-            words = note.words + OF_THE_NODE * self._has_several_nodes
+            words = note.words + NODE_SCOPE * self._has_several_nodes
             self._once("note", note.rank, hangs_at, note=note.kind, words=words)
 
-    def _first(self, one: usage.Sample) -> None:
-        since = self._since.get(str(one.rank))
-        if one.said_at is not None and since is not None and one.said_at > since:
-            self._once("output", one.rank)
-        if one.progress and one.progress.first_collective:
-            self._once("collective", one.rank, at=round(one.progress.first_collective, 3))
+    def _first(self, sample: usage.Sample) -> None:
+        since = self._since.get(str(sample.rank))
+        if sample.output_at is not None and since is not None and sample.output_at > since:
+            self._once("output", sample.rank)
+        if sample.progress and sample.progress.first_collective:
+            self._once("collective", sample.rank, at=round(sample.progress.first_collective, 3))
 
     def _once(self, kind: str, rank: int, where: str = "", **values: Any) -> None:
         key = (kind, rank, values.get("note", ""), where)
-        if key not in self._seen:
-            self._seen.add(key)
+        if key not in self._written_once:
+            self._written_once.add(key)
             self._write({"kind": kind, "time": round(machine.time(), 3), "rank": rank, **values})
 
 
@@ -186,8 +187,8 @@ def columns(samples: list[usage.Sample]) -> dict[str, Any]:
     """A sample of all ranks as one line: a list for each figure."""
     parts = (
         ("", OF_A_RANK, samples),
-        ("device_", OF_A_DEVICE, [one.device for one in samples]),
-        ("", OF_THE_LOOP, [one.progress for one in samples]),
+        ("device_", OF_A_DEVICE, [sample.device for sample in samples]),
+        ("", OF_THE_LOOP, [sample.progress for sample in samples]),
     )
     figures = {
         f"{prefix}{name}": [each and _short(getattr(each, name)) for each in ranks]
@@ -197,7 +198,7 @@ def columns(samples: list[usage.Sample]) -> dict[str, Any]:
     return {
         "kind": "sample",
         "time": round(samples[0].time, 3),
-        "ranks": [one.rank for one in samples],
+        "ranks": [sample.rank for sample in samples],
         **{
             name: each for name, each in figures.items() if any(value is not None for value in each)
         },

@@ -47,11 +47,11 @@ class View:
         height = (options.height or console.height) - 1
         self.first = max(0, min(self.first, len(self.lines) - height))
         shown = list(self.lines[self.first : self.first + height])
-        left = len(self.lines) - self.first - len(shown)
+        lines_below = len(self.lines) - self.first - len(shown)
         for line in [*shown, *[""] * (height - len(shown))]:
             yield Segment(line[: options.max_width], self._style(line))
             yield Segment.line()
-        foot = f"{left} more lines below (arrows)  {self.foot}" if left else self.foot
+        foot = f"{lines_below} more lines below (arrows)  {self.foot}" if lines_below else self.foot
         yield Segment(foot[: options.max_width], HEADING)
 
     def _style(self, line: str) -> Style | None:
@@ -67,27 +67,27 @@ class View:
 def show(sampler: usage.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
     console, view, histories = Console(highlight=False), View(sort), notes.Histories()
-    waits = waiting.Inquiry()
+    inquiry = waiting.Inquiry()
     with _raw_terminal(), Live(view, console=console, screen=True, auto_refresh=False) as live:
         due = 0.0
         while True:
             if time.monotonic() >= due:
                 due = time.monotonic() + every_s
                 samples = sampler.sample()
-                waits.ask(samples)
-                waits.read()
-                view.samples = waits.shown(samples)
+                inquiry.start_if_due(samples)
+                inquiry.read()
+                view.samples = inquiry.shown(samples)
                 histories.add(view.samples)
             if view.is_table:
-                found, size = notes.together(waits.findings(), histories.notes()), console.size
+                launch_notes = notes.merged(inquiry.findings(), histories.notes())
                 view.lines = rank_table.table(
-                    view.samples, found, *size, view.sort, histories.by_launch
+                    view.samples, launch_notes, *console.size, view.sort, histories.by_launch
                 )
             live.refresh()
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:  # a run of py-spy that has ended
                     pass
-            key = _key(due, waits)
+            key = _key(due, inquiry)
             if key in ("q", "\x03", "\x04"):
                 return 0
             if key:
@@ -115,23 +115,25 @@ def _typed(key: str, view: View, live: Live) -> None:
 
 def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
     """The places of a launch's ranks at this moment, a line for each group, the smallest first."""
-    waits, loop = waiting.Inquiry(0.0), events.Loop()
-    waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
-    waits.finish()
-    by_rank = waits.answers.get(ranks[0].launch, {})
-    stacks = [groups.Answer(rank, True, "by itself", one.threads) for rank, one in by_rank.items()]
-    missing = [one for one in ranks if one.rank not in by_rank]
+    inquiry, loop = waiting.Inquiry(0.0), events.Loop()
+    inquiry.start_if_due([sample for sample in ranks if not (sample.held and sample.held.is_mute)])
+    inquiry.finish()
+    by_rank = inquiry.answers.get(ranks[0].launch, {})
+    stacks = [
+        groups.Answer(rank, True, "by itself", each.threads) for rank, each in by_rank.items()
+    ]
+    missing = [sample for sample in ranks if sample.rank not in by_rank]
 
-    def hear(one: usage.Sample, how: str, text: str) -> None:
-        missing.remove(one)
+    def add_stack(sample: usage.Sample, source: str, text: str) -> None:
+        missing.remove(sample)
         if text:  # else it has ended
-            stacks.append(groups.Answer(one.rank, True, how, text))
+            stacks.append(groups.Answer(sample.rank, True, source, text))
 
-    for one in [*missing]:
-        spying.look(one.pid, loop, partial(hear, one))
+    for sample in [*missing]:
+        spying.look(sample.pid, loop, partial(add_stack, sample))
     while missing:
         loop.turn()
-    lines = [f"  rank {one.rank} is {one.held.words}" for one in ranks if one.held]
+    lines = [f"  rank {sample.rank} is {sample.held.words}" for sample in ranks if sample.held]
     return [*lines, *(f"  {group.line}" for group in groups.groups(stacks))]
 
 
@@ -153,7 +155,7 @@ def _raw_terminal() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _key(until: float, waits: waiting.Inquiry) -> str:
+def _key(until: float, inquiry: waiting.Inquiry) -> str:
     """Wait for a key; "" where none was typed by `until`.
 
     Answers of the ranks are read meanwhile, part by part.
@@ -161,9 +163,9 @@ def _key(until: float, waits: waiting.Inquiry) -> str:
     fd = sys.stdin.fileno()
     ready: list[int] = []
     while fd not in ready:
-        waits.read()
-        left_s = max(0.0, until - time.monotonic())
-        ready = select.select([fd, *waits.fds], [], [], left_s)[0]
+        inquiry.read()
+        timeout_s = max(0.0, until - time.monotonic())
+        ready = select.select([fd, *inquiry.fds], [], [], timeout_s)[0]
         if not ready:
             return ""
     typed = os.read(fd, 64).decode(errors="replace")

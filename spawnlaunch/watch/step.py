@@ -75,9 +75,9 @@ class Collected(NamedTuple):
 
 def by_job(samples: Sequence[usage.Sample], answers: Answers) -> Collected:
     """This node's samples and answers by job: ranks of one job are one launch then."""
-    jobs = {one.launch: one.job for one in samples}
+    jobs = {sample.launch: sample.job for sample in samples}
     return Collected(
-        [one._replace(launch=one.job) for one in samples],
+        [sample._replace(launch=sample.job) for sample in samples],
         {jobs[launch]: ranks for launch, ranks in answers.items() if launch in jobs},
     )
 
@@ -89,9 +89,9 @@ def report(step: Step, collected: Collected) -> None:
     """Write this node's samples, and its clock whenever a line comes, until stdin ends."""
     _write(step.here, {
         "now": time.monotonic(),
-        "samples": [one.as_dict() for one in collected.samples],
+        "samples": [sample.as_dict() for sample in collected.samples],
         "answers": {
-            job: {rank: asked.as_json(one) for rank, one in ranks.items()}
+            job: {rank: asked.as_json(answer) for rank, answer in ranks.items()}
             for job, ranks in collected.answers.items()
         },
     })  # fmt: skip
@@ -118,8 +118,9 @@ def gather(step: Step, command: Sequence[str]) -> tuple[Collected | None, str]:
     srun = ["srun", f"--jobid={job}", "--overlap", f"--nodes={size}", f"--ntasks={size}",
             f"--nodelist={names}"]  # fmt: skip
     # Other variables of Slurm are of the step that this is a task of.
-    own = {n: value for n, value in step.environ.items() if n == CONF or not n.startswith("SLURM")}
-    with subprocess.Popen([*srun, *command], stdin=PIPE, stdout=PIPE, env=own) as asking:
+    variables = step.environ.items()
+    environ = {n: value for n, value in variables if n == CONF or not n.startswith("SLURM")}
+    with subprocess.Popen([*srun, *command], stdin=PIPE, stdout=PIPE, env=environ) as asking:
         try:
             by_node = _received(_Nodes(asking, step.nodes))
             asking.communicate(timeout=STALLED_S)  # they end with their stdin
@@ -134,7 +135,7 @@ def gather(step: Step, command: Sequence[str]) -> tuple[Collected | None, str]:
         for job, ranks in each.answers.items():
             answers.setdefault(job, {}).update(ranks)
     samples = [sample for each in by_node.values() for sample in each.samples]
-    samples.sort(key=lambda one: (one.launch, one.rank))
+    samples.sort(key=lambda sample: (sample.launch, sample.rank))
     uncertain_s = max(each.uncertain_s for each in by_node.values())
     return Collected(samples, answers, uncertain_s), complaint
 
@@ -150,7 +151,7 @@ class _Nodes:
         self._parts: dict[str, list[str]] = {node: [] for node in nodes}
         self._rest = b""
 
-    def ask(self) -> None:
+    def request_clocks(self) -> None:
         """Ask all of them for their clocks."""
         with suppress(BrokenPipeError):
             os.write(self._to, b"\n")
@@ -186,7 +187,7 @@ def _received(nodes: _Nodes) -> dict[str, Collected]:
     clocks: dict[str, list[tuple[int, int]]] = {}  # how uncertain, and how much later ours is; ns
     for _ in range(CLOCKS):
         before = time.time_ns()
-        nodes.ask()
+        nodes.request_clocks()
         for node, clock in nodes.answers(STALLED_S, len(firsts)):
             after = time.time_ns()  # it was asked at any moment between these two
             later = (before + after) // 2 - clock.get("clock", 0)
@@ -196,9 +197,9 @@ def _received(nodes: _Nodes) -> dict[str, Collected]:
         if node in firsts and node in clocks:
             (first, later_s), (uncertain_ns, later_ns) = firsts[node], min(clocks[node])
             answers = {
-                job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
+                job: {int(rank): asked.from_json(each, later_ns) for rank, each in ranks.items()}
                 for job, ranks in first["answers"].items()
             }
-            samples = [usage.from_dict(one, later_s) for one in first["samples"]]
+            samples = [usage.from_dict(fields, later_s) for fields in first["samples"]]
             by_node[node] = Collected(samples, answers, uncertain_ns / 1e9)
     return by_node

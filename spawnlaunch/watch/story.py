@@ -12,6 +12,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ CLOCKS_S = 0.01  # by which the clocks of nodes may differ: NTP keeps them close
 APART_S = 30.0  # between launchers of a launch (their workers need not meet), or clocks
 FIGURES = {
     *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
-    *("reads", "writes", "own_s", "loss", "waits", "waited_for"),
+    *("reads", "writes", "work_s", "loss", "wait_share", "late_share"),
 }  # that are drawn
 Curve = Sequence[tuple[float, float | None]]  # seconds since the start, and the value
 
@@ -39,7 +40,7 @@ class Story(NamedTuple):
     began: float  # seconds since 1970
     ended: float
     files: Sequence[str]  # their names
-    lost: Mapping[str, int]  # by file, lines that could not be read
+    unreadable: Mapping[str, int]  # by file, the number of lines that could not be read
     unended: Mapping[str, float]  # by host, the last line of a record without an end
 
     def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
@@ -60,12 +61,12 @@ def read(directory: str) -> Directory:
     unread = []
     for file in sorted(Path(directory).glob("*.jsonl")):
         try:
-            found, why = _nodes(file), "no launch begins in it"
+            records, problem = _nodes(file), "no launch begins in it"
         except OSError as error:  # another user's, perhaps
-            found, why = [], f"{error.strerror}"
-        nodes += found
-        if not found:
-            unread.append(f"{file.name}: {why}")
+            records, problem = [], f"{error.strerror}"
+        nodes += records
+        if not records:
+            unread.append(f"{file.name}: {problem}")
     launches: list[list[_Node]] = []
     for node in sorted(nodes, key=lambda each: each.began):
         others = next((each for each in reversed(launches) if node.is_of(each)), None)
@@ -88,13 +89,13 @@ class _Node:
         # By figure and rank: times, and values.
         self.series: dict[str, dict[int, tuple[list[float], list[Any]]]] = {}
         self.began = self.ended = float(start["time"])
-        self.lost = 0
+        self.unreadable = 0
         _first_rank(start), int(start["explain"]["world"]["world_size"]), self._meetings()
 
     def add(self, line: dict[str, Any]) -> None:
         line = _sound(line)
         self.began, self.ended = min(self.began, line["time"]), max(self.ended, line["time"])
-        if line["kind"] in ("sample", "waits"):
+        if line["kind"] in ("sample", "wait_shares"):
             self._add_sample(line)
             return
         if line["kind"] == "attempt":  # no line leads from earlier values to those of new processes
@@ -108,9 +109,9 @@ class _Node:
         figures = {name: line[name] for name in FIGURES & line.keys()}
         if computing := line.get("compute_s"):
             loading = line.get("data_s", [0.0] * len(computing))
-            figures["own_s"] = [
-                own and _number(own) + _number(data or 0.0)
-                for own, data in zip(computing, loading, strict=False)
+            figures["work_s"] = [
+                computing_s and _number(computing_s) + _number(data or 0.0)
+                for computing_s, data in zip(computing, loading, strict=False)
             ]
         for name, values in figures.items():
             ranks = line["ranks"][:1] if name == "loss" else line["ranks"]  # that of all
@@ -141,7 +142,7 @@ class _Node:
             "MASTER_PORT": world.get("master_port"),
         }
         attempts = [event for event in self.events if event["kind"] == "attempt"]
-        yield from ((one["restart"], {**known, **one["world"]}) for one in attempts)
+        yield from ((attempt["restart"], {**known, **attempt["world"]}) for attempt in attempts)
         if not attempts:
             yield 0, known
 
@@ -190,7 +191,7 @@ def _nodes(file: Path) -> list[_Node]:
                     nodes[-1].add(line)
             except Exception:  # any error of a line that no recorder wrote, or not whole
                 if nodes:
-                    nodes[-1].lost += 1
+                    nodes[-1].unreadable += 1
     return nodes
 
 
@@ -208,7 +209,7 @@ def _story(nodes: Sequence[_Node]) -> Story:
         began=began,
         ended=ended,
         files=[node.file for node in nodes],
-        lost={node.file: node.lost for node in nodes if node.lost},
+        unreadable={node.file: node.unreadable for node in nodes if node.unreadable},
         unended={
             node.events[0]["host"]: node.ended
             for node in nodes
@@ -225,12 +226,12 @@ def _slow_among_nodes(
     The recorder of a node compares its own ranks, so it cannot see a node that is slow as a whole.
     """
     noted = {event.get("rank") for event in events if event.get("note") == "slow"}
-    own_s = {}
-    for rank, curve in curves.get("own_s", {}).items():
+    work_s = {}
+    for rank, curve in curves.get("work_s", {}).items():
         known = [value for _, value in curve[-len(curve) // 3 :] if value and math.isfinite(value)]
         if known:
-            own_s[rank] = median(known)
-    for note in notes.slow(own_s):
+            work_s[rank] = median(known)
+    for note in notes.slow(work_s):
         if note.rank not in noted:
             words = f"{note.words} of all nodes"
             yield {"kind": "note", "time": ended, "rank": note.rank, "note": "slow", "words": words}
@@ -240,13 +241,13 @@ def _waited_for_among_nodes(nodes: Sequence[_Node]) -> Iterator[dict[str, Any]]:
     """Notes on ranks that those of all nodes wait for, as far as the last answers show."""
     known = [each for each in map(_answers, nodes) if each]
     moments = sorted(set.intersection(*map(set, known))) if len(known) > 1 else []
-    answers = [{r: one for each in known for r, one in each[moment].items()} for moment in moments]
+    answers = [dict(chain(*(each[moment].items() for each in known))) for moment in moments]
     verdicts = [culprits.judged(each, CLOCKS_S) for each in answers]
     if not verdicts:
         return
-    before, last = {one.rank for one in verdicts[0].culprits}, verdicts[-1]
-    named = [one for one in last.culprits if one.is_hang or one.rank in before]
-    when = min(one.when for one in answers[-1].values()) / 1e9
+    before, last = {culprit.rank for culprit in verdicts[0].culprits}, verdicts[-1]
+    named = [each for each in last.culprits if each.is_hang or each.rank in before]
+    when = min(answer.when for answer in answers[-1].values()) / 1e9
     for note in culprits.notes(last._replace(culprits=named, uncertain_s=0.0)):
         words = f"{note.words} (of the ranks of all nodes; clocks within {1e3 * CLOCKS_S:.0f} ms)"
         yield {"kind": "note", "time": when, "rank": note.rank, "note": note.kind, "words": words}
@@ -257,7 +258,7 @@ def _answers(node: _Node) -> dict[int, dict[int, asked.Testimony]]:
     try:
         text = Path(recorder.answers_file(node.path)).read_text("utf-8")
         return {
-            int(moment): {int(rank): asked.from_json(one) for rank, one in ranks.items()}
+            int(moment): {int(rank): asked.from_json(answer) for rank, answer in ranks.items()}
             for moment, ranks in json.loads(text).items()
             if ranks
         }
@@ -289,8 +290,8 @@ def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     workers = []
     for worker in launch["workers"]:
         i = int(worker["rank"] - min(ranks))
-        own = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
-        workers.append({**worker, "rank": first + i, "env": {**worker["env"], **own}})
+        variables = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
+        workers.append({**worker, "rank": first + i, "env": {**worker["env"], **variables}})
     size = int(world.get("WORLD_SIZE", launch["world"]["world_size"]))
     placed = {**launch["world"], "world_size": size}
     return {**start, "explain": {**launch, "world": placed, "workers": workers}}
@@ -334,10 +335,10 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
     for begin in range(0, len(values), size):
         group = range(begin, min(begin + size, len(values)))
         known = [i for i in group if values[i] == values[i] and values[i] is not None]
-        kept = {choose(known, key=values.__getitem__) for choose in (min, max) if known}
+        chosen = {choose(known, key=values.__getitem__) for choose in (min, max) if known}
         if len(known) < len(group):
-            kept.add(min({*group}.difference(known)))
-        points += [(times[i], values[i]) for i in sorted(kept)]
+            chosen.add(min({*group}.difference(known)))
+        points += [(times[i], values[i]) for i in sorted(chosen)]
     return points
 
 

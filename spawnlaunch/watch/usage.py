@@ -60,11 +60,12 @@ class Sample(NamedTuple):
     reads: float | None
     writes: float | None
     quiet_s: float | None
-    said_at: float | None  # the same as a time: monotonic clock, seconds
+    output_at: float | None  # the time of that: monotonic clock, seconds
     device: device_use.DeviceUse | None
     progress: Progress | None
-    waits: float | None = None  # share of the time in which it waits for others in collectives,
-    waited_for: float | None = None  # and in which others wait for it
+    # Shares of the time in which it waits for others in collectives, and others wait for it.
+    wait_share: float | None = None
+    late_share: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The sample as a dictionary for JSON."""
@@ -82,7 +83,7 @@ def from_dict(fields: Mapping[str, Any], later_s: float = 0.0) -> Sample:
     `later_s` is added to its times, which are of another node's clock.
     Raises TypeError or KeyError where the value is no sample.
     """
-    device, progress, said_at = fields["device"], fields["progress"], fields["said_at"]
+    device, progress, output_at = (fields[n] for n in ("device", "progress", "output_at"))
     if progress and progress["at"] is not None:
         progress = {**progress, "at": progress["at"] + later_s}
     return Sample(
@@ -91,7 +92,7 @@ def from_dict(fields: Mapping[str, Any], later_s: float = 0.0) -> Sample:
             "held": held.Held(**fields["held"]) if fields["held"] else None,
             "device": device_use.DeviceUse(**device) if device else None,
             "progress": Progress(**progress) if progress else None,
-            "said_at": None if said_at is None else said_at + later_s,
+            "output_at": None if output_at is None else output_at + later_s,
         }
     )
 
@@ -119,19 +120,19 @@ class _Watched:
 class Sampler:
     """Takes samples of ranks of this user on this machine.
 
-    They are those of the ranks that are `ours` and of a launch that has `words` in its name or
+    They are those of the ranks that are wanted and of a launch that has `words` in its name or
     command line.
     """
 
     def __init__(
         self,
         meter: device_use.Meter,
-        ours: Callable[[find.Rank], bool] = lambda _: True,
+        is_wanted: Callable[[find.Rank], bool] = lambda _: True,
         words: str = "",
     ) -> None:
         self._finder = find.RankFinder()
         self._meter = meter
-        self._ours, self._words = ours, words
+        self._is_wanted, self._words = is_wanted, words
         self._output_times = output_times.OutputTimes()
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._find_at = 0.0  # monotonic clock
@@ -157,7 +158,7 @@ class Sampler:
     def find(self) -> None:
         """Find the ranks that there are; `sample` does so by itself now and then."""
         before, self._watched = self._watched, {}
-        ranks = [rank for rank in self._finder.ranks() if self._ours(rank)]
+        ranks = [rank for rank in self._finder.ranks() if self._is_wanted(rank)]
         for rank in ranks:
             key = (rank.pid, rank.start)
             try:
@@ -173,7 +174,7 @@ class Sampler:
         rank, process = watched.rank, watched.process
         now = time.monotonic()
         below = [each for each in map(_below, rank.below) if each]
-        every = (_totals(process), *(theirs for theirs, _ in below))
+        every = (_totals(process), *(each for each, _ in below))
         totals = _Totals(*map(sum, zip(*every, strict=True)))
         rates: Sequence[float | None] = (None, None, None)
         if watched.before:
@@ -184,7 +185,7 @@ class Sampler:
         watched.before = now, totals
         mask = _mask(process)
         status = held.status(rank.pid)
-        said_at = self._output_times.said_at(rank)
+        output_at = self._output_times.output_at(rank)
         progress = watched.progress.read()
         return Sample(
             time=time.time(),
@@ -211,8 +212,8 @@ class Sampler:
             processes=len(below),
             reads=rates[1],
             writes=rates[2],
-            quiet_s=None if said_at is None else max(0.0, round(time.monotonic() - said_at, 2)),
-            said_at=said_at,
+            quiet_s=None if output_at is None else max(0.0, round(time.monotonic() - output_at, 2)),
+            output_at=output_at,
             device=self._meter.of(rank),
             progress=progress,
         )
@@ -283,5 +284,5 @@ def by_launch(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
     launches: dict[str, list[Sample]] = {}
     for sample in samples:
         launches.setdefault(sample.launch, []).append(sample)
-    began = {launch: min(one.start for one in ranks) for launch, ranks in launches.items()}
-    return {launch: launches[launch] for launch in sorted(launches, key=lambda one: -began[one])}
+    began = {launch: min(rank.start for rank in ranks) for launch, ranks in launches.items()}
+    return {name: launches[name] for name in sorted(launches, key=lambda name: -began[name])}

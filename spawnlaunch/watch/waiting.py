@@ -30,67 +30,68 @@ class Inquiry:
         self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
-        self._asked: dict[tuple[str, int], asked.Question] = {}
+        self._questions: dict[tuple[str, int], asked.Question] = {}
         self._due = self._until = 0.0  # monotonic clock
         self._used_s = 0.0  # CPU time, since they were asked
 
     @property
     def fds(self) -> list[int]:
         """The descriptors through which more of an answer comes; empty where none is awaited."""
-        return [one.fd for one in self._asked.values()]
+        return [question.fd for question in self._questions.values()]
 
-    def ask(self, samples: Sequence[usage.Sample]) -> bool:
+    def start_if_due(self, samples: Sequence[usage.Sample]) -> bool:
         """Ask these ranks, if it is time to; the result is whether any was asked."""
         now = time.monotonic()
-        if self._asked or now < self._due:
+        if self._questions or now < self._due:
             return False
         self._until, self._due = now + self._look_s + PATIENCE_S, now + self._look_s + REST_S
         self.answers, self._silent, self._used_s = {}, set(), 0.0
-        for one in samples:
-            key = one.launch, one.rank
+        for sample in samples:
+            key = sample.launch, sample.rank
             try:
-                self._asked[key] = asked.Question(one.pid, one.start, self._look_s, EVERY_S)
+                question = asked.Question(sample.pid, sample.start, self._look_s, EVERY_S)
+                self._questions[key] = question
             except BlockingIOError:  # it has not heard earlier questions
                 self._silent.add(key)
             except OSError:  # it has no torch, or is another's
                 continue
-        if not self._asked:  # the ranks that were waited for are gone
+        if not self._questions:  # the ranks that were waited for are gone
             self.verdicts = {}
-        return bool(self._asked)
+        return bool(self._questions)
 
     def read(self) -> bool:
         """Read the parts of answers that have come; True: there are new verdicts.
 
         That is when all ranks have answered, or will not answer any more.
         """
-        if not self._asked:
+        if not self._questions:
             return False
         began = time.thread_time()
-        for key, one in list(self._asked.items()):
-            if self._has_ended(key, one):
-                one.close()
-                del self._asked[key]
-        if self._asked:
+        for key, question in list(self._questions.items()):
+            if self._has_ended(key, question):
+                question.close()
+                del self._questions[key]
+        if self._questions:
             self._used_s += time.thread_time() - began
             return False
         if self._suspects is not None:
             before = self.verdicts.items()
-            self._suspects = {(name, one.rank) for name, each in before for one in each.culprits}
+            self._suspects = {(name, culprit.rank) for name, v in before for culprit in v.culprits}
         answers = {launch: dict(each) for launch, each in self.answers.items()}
         for launch, rank in self._silent:
             answers.get(launch, {})[rank] = asked.SILENT
         self.judge(answers)
         # The next question is so late that all of them take a small share of the time.
         used_s = self._used_s + time.thread_time() - began
-        costs = [one.cost_s for each in self.answers.values() for one in each.values()]
+        costs = [answer.cost_s for each in self.answers.values() for answer in each.values()]
         cost_s = max(costs, default=0.0) + used_s / max(1, len(costs))
         self._due = time.monotonic() + max(REST_S, cost_s / SHARE - self._look_s)
         return True
 
-    def _has_ended(self, key: tuple[str, int], one: asked.Question) -> bool:
+    def _has_ended(self, key: tuple[str, int], question: asked.Question) -> bool:
         """Whether the rank has answered, or will not answer any more."""
         try:
-            answer = one.read()
+            answer = question.read()
         except OSError:  # it has ended, or its answer cannot be read
             return True
         is_late = time.monotonic() >= self._until
@@ -113,7 +114,7 @@ class Inquiry:
 
     def finish(self) -> None:
         """Wait for the answers."""
-        while self._asked:
+        while self._questions:
             select.select(self.fds, [], [], max(0.0, self._until - time.monotonic()))
             self.read()
 
@@ -125,9 +126,9 @@ class Inquiry:
             for rank, share in verdict.shares.items()
         }
         return [
-            one._replace(**shares[key]._asdict()) if (key := (one.launch, one.rank)) in shares
-            else one
-            for one in samples
+            each._replace(**shares[key]._asdict()) if (key := (each.launch, each.rank)) in shares
+            else each
+            for each in samples
         ]  # fmt: skip
 
     def findings(self) -> dict[str, list[culprits.Note]]:
@@ -137,8 +138,8 @@ class Inquiry:
         """
         return {
             launch: culprits.notes(verdict._replace(culprits=[
-                one for one in verdict.culprits
-                if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects
+                each for each in verdict.culprits
+                if each.is_hang or self._suspects is None or (launch, each.rank) in self._suspects
             ]))
             for launch, verdict in self.verdicts.items()
         }  # fmt: skip

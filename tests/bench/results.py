@@ -62,7 +62,7 @@ def on(
         ],
         against=arms.AUTO if arms.AUTO in kept else arms.UNPINNED,
         arms=[Arm(name, asked[name].typed(its), _ranks(node, its)) for name, its in kept.items()],
-        left_out={name: its.missing for name, its in made.items() if its.missing},
+        omitted={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
         measured=[_measured(name, worth, ranks, list(kept)) for name, worth in ratios.items()],
     )

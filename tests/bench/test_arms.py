@@ -78,7 +78,7 @@ def test_arms_with_the_same_effect_are_left_out_and_named():
         or [its.missing]
         for name, its in made.items()
     }
-    out = arms.left_out(effects)
+    out = arms.omitted(effects)
     assert set(effects) - set(out) == {"unpinned", "control", "auto"}
     assert "is bound as under auto" in out["exclusive"]
     assert "is bound as under unpinned" in out["node"]
@@ -90,17 +90,15 @@ def effect(cpus: str) -> arms.Effect:
 
 def test_of_arms_that_are_one_the_default_is_kept_unless_it_is_the_first_of_all():
     bound, free = [effect("0")], [effect("0-1")]
-    assert set(arms.left_out({"unpinned": free, "exclusive": bound, "auto": bound})) == {
-        "exclusive"
-    }
-    assert set(arms.left_out({"exclusive": bound, "unpinned": free, "auto": bound})) == {"auto"}
+    assert set(arms.omitted({"unpinned": free, "exclusive": bound, "auto": bound})) == {"exclusive"}
+    assert set(arms.omitted({"exclusive": bound, "unpinned": free, "auto": bound})) == {"auto"}
 
 
 def test_an_arm_that_differs_for_one_rank_of_many_is_measured():
     here, there = effect("0"), effect("1")
-    assert arms.left_out({"unpinned": [here, here], "auto": [here, there]}) == {}
-    assert set(arms.left_out({"unpinned": [here, here], "auto": [here, here]})) == {"auto"}
-    assert arms.left_out({"unpinned": [here], "far": ["no device"]}) == {"far": "no device"}
+    assert arms.omitted({"unpinned": [here, here], "auto": [here, there]}) == {}
+    assert set(arms.omitted({"unpinned": [here, here], "auto": [here, here]})) == {"auto"}
+    assert arms.omitted({"unpinned": [here], "far": ["no device"]}) == {"far": "no device"}
 
 
 def test_arms_by_flags_are_planned_by_the_launchers_own_plan():

@@ -36,7 +36,7 @@ def test_this_process_is_watched_while_it_computes():
     assert min(found.ran_s or 0, found.took_s) > 0
     assert 0 <= found.waited < 1
     assert found.strayed == ""
-    assert effort.read(effort.kept(found)) is not None
+    assert effort.read(effort.as_json(found)) is not None
 
 
 def strayed(moves: bool) -> str:

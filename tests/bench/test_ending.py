@@ -15,7 +15,7 @@ import pytest
 from spawnlaunch.base.errors import UsageError
 from spawnlaunch.bench import rank_group, results, stats
 from spawnlaunch.bench.forked_sample import FailedError
-from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
+from spawnlaunch.bench.rank_group import RankEndedError, RankGroup
 from tests.bench.real import BENCH, ONE_RANK, TWO_RANKS, counted, placed
 from tests.support.late import Late
 from tests.support.launching import clean_environ, run, start
@@ -99,18 +99,18 @@ def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
 
 @pytest.mark.full
 def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rank_group, "LOOK_AGAIN", timedelta(seconds=0.2))
+    monkeypatch.setattr(rank_group, "RECHECK", timedelta(seconds=0.2))
     store = distributed.HashStore()
     first, second = (RankGroup(store, rank, 2) for rank in range(2))
     threading.Timer(0.5, second.report_death).start()
     for first.until in (time.monotonic(), float("inf")):
-        with pytest.raises(RankGoneError):
+        with pytest.raises(RankEndedError):
             first.gather("waits for the second")
 
 
 @pytest.mark.full
 def test_ranks_that_have_not_come_are_named(monkeypatch: pytest.MonkeyPatch):
-    for name in ("MOST_TO_JOIN", "LOOK_AGAIN"):
+    for name in ("MOST_TO_JOIN", "RECHECK"):
         monkeypatch.setattr(rank_group, name, timedelta(seconds=0.2))
     with pytest.raises(FailedError, match=r"ranks 0, 2, 3 have not come"):
         rank_group.joined(distributed.HashStore(), 1, 4)

@@ -60,7 +60,7 @@ def test_what_is_not_decided_names_the_rounds_or_the_budget_that_would_decide():
 
 
 def test_arms_that_are_one_leave_nothing_to_compare():
-    found = laptop(("auto",), train={})._replace(left_out={"unpinned": "bound as under auto"})
+    found = laptop(("auto",), train={})._replace(omitted={"unpinned": "bound as under auto"})
     assert advise(found).text.startswith("nothing to compare: there is one arm (unpinned: bound")
     assert advise(found).is_sure
 

@@ -40,7 +40,7 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
 def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
     arms = (*PACKED, "--arm", "alone=--bind exclusive", "--workloads", "compute", "--rounds", "1")
     found, _ = bench(tmp_path / "found.json", *arms, *SHORT)
-    assert found.left_out["alone"].endswith("is bound as under auto")
+    assert found.omitted["alone"].endswith("is bound as under auto")
     assert [rank.cpus for rank in found.arms[1].ranks] == ["0", "0"]
 
 

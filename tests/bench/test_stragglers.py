@@ -126,7 +126,7 @@ def test_neither_a_rounds_value_nor_a_larger_job_depends_on_how_many_steps_a_sam
             times = np.exp(rng.normal(0, 0.2, (MEASURED, count)))
             times *= np.where(rng.random(times.shape) < 0.05, 3, 1) if kind == "stragglers" else 1
             times *= np.where(np.arange(count) % 8 == 0, 3, 1) if kind == "period" else 1
-            kept = times[:, timing.kept_steps(count, i)].tolist()
+            kept = times[:, timing.draw_steps(count, i)].tolist()
             values = tuple({"": 1 / float(its.mean())} for its in times)
             taken.append(Taken("compute", i, "auto", values, steps=tuple({"": k} for k in kept)))
         measured = results.Measured(NAMES["compute"], ("auto",), taken)

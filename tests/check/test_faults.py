@@ -58,10 +58,10 @@ def healthy(rng: random.Random) -> Job:
             device_address=f"0000:{place:02x}:00.0" if has_devices else None,
             device_cpus=cpus if has_devices else None,
             device_numa=home if has_devices else None,
-            devices_seen=local if has_devices else 0,
+            visible_devices=local if has_devices else 0,
             cpus=cpus, cpus_at_start=cpus, threads=(cpus,), loader_cpus=cpus, cores=cores,
             cores_of_node=cores * local, numa=str(home), memory=memory, memory_near=str(home),
-            memory_allowed=f"0-{numa - 1}", given=f"0-{width * local - 1}",
+            memory_allowed=f"0-{numa - 1}", divided_cpus=f"0-{width * local - 1}",
             by_default=cpus, default_cores=cores, best_cores=cores,
             omp_threads=rng.randint(1, width), launched=rng.random() < 0.5,
         ))  # fmt: skip
@@ -81,7 +81,7 @@ NOTHING = {"device": None, "device_address": None, "device_cpus": None, "device_
 SET: list[tuple[str, Callable[[Facts, Facts], dict[str, Any]]]] = [
     ("shared-device", lambda _, other: {
         "device": other.device, "device_address": other.device_address, "device_cpus": None}),
-    ("no-device", lambda *_: {**NOTHING, "devices_seen": 0}),
+    ("no-device", lambda *_: {**NOTHING, "visible_devices": 0}),
     ("threads", lambda mine, _: {"omp_threads": 2 * len(cpuset.parse(mine.cpus))}),
     ("far-memory", lambda mine, _: {"memory": f"bind {elsewhere(mine.memory_near)}"}),
     ("far-memory", lambda mine, _: {"memory": f"interleave {elsewhere(mine.memory_near)}"}),
@@ -106,7 +106,7 @@ def set_fault(seed: int, change: Callable[[Facts, Facts], dict[str, Any]]) -> tu
         rank = rng.randrange(1, len(job.facts))  # what rank 0 has is what others are compared with
         mine = job.facts[rank]
         others = [one for one in job.facts if one.host == mine.host and one.rank != rank]
-        if others and mine.devices_seen:
+        if others and mine.visible_devices:
             return job.but(rank, **change(mine, others[0])), rank
 
 

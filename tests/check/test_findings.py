@@ -5,11 +5,11 @@ from spawnlaunch.check.rules import of_bindings
 
 GOOD = Facts(
     rank=0, local_rank=0, host="node0", pid=1,
-    device=0, device_address="0000:c1:00.0", device_cpus="0-7", device_numa=0, devices_seen=2,
+    device=0, device_address="0000:c1:00.0", device_cpus="0-7", device_numa=0, visible_devices=2,
     cpus_at_start="0-7", cpus="0-7", threads=("0-7",), loader_cpus="0-7", cores=8,
     cores_of_node=16, numa="0", memory="preferred 0", memory_near="0", memory_allowed="0-1",
-    omp_threads=8, threads_by=(), launched=False, given="0-15", by_default="0-7", default_cores=8,
-    best_cores=8, wider="", nearer="", isolated="", openmp=(), typed=(),
+    omp_threads=8, threads_by=(), launched=False, divided_cpus="0-15", by_default="0-7",
+    default_cores=8, best_cores=8, wider="", nearer="", isolated="", openmp=(), typed=(),
 )  # fmt: skip
 
 

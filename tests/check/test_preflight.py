@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.check import facts
+from spawnlaunch.check import measurements
 from spawnlaunch.check.rules import of_measured
 from tests import machines
 from tests.check.test_check import told
@@ -112,9 +112,9 @@ def test_a_variable_that_names_what_is_there_is_well(chosen: str):
 
 def test_an_interface_counts_unless_it_is_known_to_be_down(monkeypatch: pytest.MonkeyPatch):
     states = {"lo": "unknown", "eth0": "up\n", "eth1": "down\n", "tun0": "unknown\n", "a0": None}
-    monkeypatch.setattr(facts, "interfaces", lambda: [*states])
-    monkeypatch.setattr(facts.reading, "file_text", lambda path: states[path.split("/")[4]])
-    assert facts.nics_of(node_of(machines.LUMI), None, {})["links"] == ["a0", "eth0", "tun0"]
+    monkeypatch.setattr(measurements, "interfaces", lambda: [*states])
+    monkeypatch.setattr(measurements.reading, "file_text", lambda path: states[path.split("/")[4]])
+    assert measurements.nics_of(node_of(machines.LUMI), None, {})["links"] == ["a0", "eth0", "tun0"]
 
 
 @pytest.mark.full

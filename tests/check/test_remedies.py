@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from spawnlaunch.bench import agree
+from spawnlaunch.bench.agree import note_on_bound_ranks, note_on_hidden_devices
 from spawnlaunch.check import rules
 from spawnlaunch.workers import environment
 from tests.check.test_findings import GOOD
@@ -30,7 +30,7 @@ def narrow(*ranks: Any) -> str:
     return rules.remedy_of_narrow(ranks)
 
 
-SMALL = GOOD._replace(given="0", by_default="0", default_cores=1, wider="with X")
+SMALL = GOOD._replace(divided_cpus="0", by_default="0", default_cores=1, wider="with X")
 ISOLATED = GOOD._replace(isolated="with Z")
 MOVED = GOOD._replace(cpus="3", openmp=("OMP_PLACES",))
 KMP = GOOD._replace(cpus="0", openmp=("KMP_AFFINITY",), omp_threads=8)
@@ -69,14 +69,16 @@ class Row(NamedTuple):
 
 ROWS = [
     # Under Slurm, and under a launcher of ours.
-    Row("srun --cpu-bind=none", lambda: agree.own_cpus(BOUND), lambda: agree.own_cpus(UNBOUND)),
-    Row("without what binds", lambda: agree.own_cpus({}), lambda: agree.own_cpus(BOUND)),
-    Row("one launcher per node", lambda: agree.own_devices(STEP),
-        lambda: agree.own_devices(STEP | {environment.MARK: "1.0"})),
-    Row("one launcher per node", lambda: agree.own_devices({}),
-        lambda: agree.own_devices({environment.MARK: "1.0"})),
-    Row("--virtual-local-rank", lambda: agree.own_devices({environment.MARK: "1.0"}),
-        lambda: agree.own_devices({})),
+    Row("srun --cpu-bind=none", lambda: note_on_bound_ranks(BOUND),
+        lambda: note_on_bound_ranks(UNBOUND)),
+    Row("without what binds", lambda: note_on_bound_ranks({}),
+        lambda: note_on_bound_ranks(BOUND)),
+    Row("one launcher per node", lambda: note_on_hidden_devices(STEP),
+        lambda: note_on_hidden_devices(STEP | {environment.MARK: "1.0"})),
+    Row("one launcher per node", lambda: note_on_hidden_devices({}),
+        lambda: note_on_hidden_devices({environment.MARK: "1.0"})),
+    Row("--virtual-local-rank", lambda: note_on_hidden_devices({environment.MARK: "1.0"}),
+        lambda: note_on_hidden_devices({})),
     # OpenMP.
     Row("unset OMP_PLACES", lambda: rules.remedy_of_drift(MOVED),
         lambda: rules.remedy_of_drift(MOVED._replace(openmp=()))),

@@ -130,31 +130,6 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
     assert parsing.parse([SCRIPT], {"PYTHON_EXEC": "other"}, "python").python == "other"
 
 
-WORKERS_HERE = "use --nproc N, the number of workers on each machine"
-NODES_HERE = "use --nnodes N, and on each machine its --node-rank and the same --master-addr"
-NOTHING = ": it means nothing here; leave it out"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("-n2", WORKERS_HERE),
-        ("--num_processes 2", WORKERS_HERE),
-        ("-N2", NODES_HERE),
-        ("--multi_gpu", NOTHING),
-        ("-x FOO", "; run NAME=VALUE python -m spawnlaunch"),
-        ("-host a,b", "; run mpirun -host HOSTS python -m spawnlaunch SCRIPT, or on each "),
-        ("--nprocs_per_node 2", "; did you mean --nproc?"),
-        ("--model small", "unknown flag --model; flags of a script go after the script"),
-    ],
-)
-def test_a_flag_of_another_launcher_is_answered_by_what_to_type_for_it(words: str, said: str):
-    with pytest.raises(UsageError) as error:
-        parse(*words.split(), SCRIPT)
-    assert str(error.value).startswith(f"unknown flag {words.split()[0]}")
-    assert said in str(error.value)
-
-
 def test_every_flag_of_another_launcher_is_none_of_ours():
     assert [name for name in slips.OF_OTHERS if torchrun.flag(name)] == []
 

@@ -137,11 +137,11 @@ def _watched(
         notes = [event for event in events if event["kind"] == "note"]
         named = {note["rank"]: note["words"] for note in notes if note["note"] == kind}
         others = [f"{n['rank']}: {n['words']}" for n in notes if n["note"] == "waited for"]
-        waits = [event for event in events if event["kind"] == "waits"]
-        first = first or (time.monotonic() if waits else None)
+        shares = [event for event in events if event["kind"] == "wait_shares"]
+        first = first or (time.monotonic() if shares else None)
         passed_s = time.monotonic() - first if first else 0.0
         is_over = passed_s > patience_s or (
-            one.fault == "none" and passed_s > HEALTHY_S and len(waits) >= HEALTHY_LOOKS
+            one.fault == "none" and passed_s > HEALTHY_S and len(shares) >= HEALTHY_LOOKS
         )
         is_found = one.fault != "none" and len(named) >= (
             len(one.ranks) if kind == "waited for" else 1

@@ -14,7 +14,7 @@ def _bench(machine: Machine, workload: str, *flags: str) -> dict[str, Any]:
     ended = machine.run("-m", "spawnlaunch.bench", "--workloads", workload, *words, *flags)
     assert ended.status in (0, 1), ended.err[-2000:]
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    return {**lines[0]["bench"], "rows": lines[-1]["found"]["comparisons"]}
+    return {**lines[0]["bench"], "rows": lines[-1]["summary"]["comparisons"]}
 
 
 def _rows(result: dict[str, Any]) -> Figures:

@@ -104,9 +104,9 @@ def test_how_long_it_is_waited_for():
     assert one.every_s == pytest.approx(0.2, rel=0.03)
     assert not one.is_hang
     shares = culprits.judged(answers(Training(4, 100, late={2: 0.5}))).shares
-    assert shares[2].waited_for == pytest.approx(0.5, abs=0.02)
-    assert shares[0].waits == pytest.approx(0.5, abs=0.02)
-    assert shares[2].waits == pytest.approx(0.0, abs=0.02)
+    assert shares[2].late_share == pytest.approx(0.5, abs=0.02)
+    assert shares[0].wait_share == pytest.approx(0.5, abs=0.02)
+    assert shares[2].wait_share == pytest.approx(0.0, abs=0.02)
 
 
 def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():

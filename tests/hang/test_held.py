@@ -16,6 +16,7 @@ from tests.support.required import skip_or_fail
 
 SLEEPS = "import time; print(flush=True); time.sleep(1000)"
 FREEZERS = (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+GROUP = f"spawnlaunch-test-{os.getpid()}"
 FILES = {"freezer.state": "FROZEN", "cgroup.freeze": "1"}
 
 
@@ -68,7 +69,7 @@ def freezers() -> list[Path]:
     """Where a group can be made that freezes."""
     able = []
     for place in FREEZERS:
-        group = place / "spawnlaunch-test"
+        group = place / GROUP
         try:
             group.mkdir()
         except OSError:
@@ -86,7 +87,7 @@ def test_a_frozen_process_goes_on_by_what_is_advised(is_below: bool):
     if not places:
         skip_or_fail("needs a control group that it may freeze (root)")
     for place in places:
-        outer = place / "spawnlaunch-test"
+        outer = place / GROUP
         inner = outer / "below" if is_below else outer
         inner.mkdir(parents=True)
         freeze = next(outer / file for file in FILES if (outer / file).exists())

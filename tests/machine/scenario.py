@@ -83,17 +83,6 @@ class Scenario(NamedTuple):
         argv = self.argvs[0]
         return argv[argv.index(name) + 1] if name in argv else None
 
-    def has(self, what: str) -> bool:
-        """Whether this is all part of it: what faults do, a call that is refused, and so on."""
-        found = {
-            "", *(fault.what for fault in self.faults), self.refused and self.refused.call,
-            self.mute and "mute", self.core_s and "core", self.free_s and "free",
-            (self.unable is not None or len(set(map(len, self.argvs))) > 1) and "unable",
-            self.files_most < 1024 and "few-files", any(self.latencies) and "far",
-            self.has_thread and "thread", self.is_foreign and "foreign",
-        }  # fmt: skip
-        return found.issuperset(what.split())
-
     @property
     def is_needed_refused(self) -> bool:
         """Whether a call is refused that a launch cannot do without."""

@@ -7,12 +7,11 @@ from collections import Counter
 
 import pytest
 
-from tests.machine import conformance, reversions
+from tests.machine import conformance
 from tests.machine.door import OWN, Door, calls
 from tests.machine.generating import generated
 from tests.machine.play import play
 from tests.machine.properties import broken, verdicts
-from tests.support import edits
 
 # What was broken once, and is not any more: the seed, the number of nodes, and how.
 ONCE_BROKEN = {
@@ -33,11 +32,6 @@ def test_linux_and_the_simulation_show_the_same_to_small_programs():
     found = conformance.differences(conformance.PROGRAMS)
     assert len(conformance.PROGRAMS) >= 200
     assert not found, "\n".join(f"== {name}\n{words}" for name, words in found.items())
-
-
-def test_each_repair_of_the_table_is_where_it_says():
-    for reversion in reversions.REVERSIONS:
-        assert edits.codes(reversion.edits), reversion.words
 
 
 def test_each_call_that_is_simulated_is_one_of_the_door():

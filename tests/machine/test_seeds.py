@@ -1,8 +1,7 @@
-"""Launches in the simulated machine by the thousand, and what they see of repairs taken back."""
+"""Launches in the simulated machine by the thousand."""
 
 import pytest
 
-from tests.machine import reversions
 from tests.machine.__main__ import main
 from tests.machine.test_machine import SEEDS
 
@@ -19,9 +18,3 @@ PARTS = [
 def test_no_launch_of_thousands_is_broken(first: int, count: int, nodes: int | None):
     words = ["--first", str(first), "--seeds", str(count)]
     assert main([*words, "--nodes", str(nodes)] if nodes else words) == 0
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("reversion", reversions.REVERSIONS, ids=lambda each: each.words)
-def test_a_repair_that_is_taken_back_is_seen(reversion: reversions.Reversion):
-    assert reversions.first_seed(reversion) is not None

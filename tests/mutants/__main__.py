@@ -44,7 +44,7 @@ def _files(room: str, names: str) -> tuple[str, ...]:
 
 RUN = (
     *_files("run", "decisions restarts tree"),
-    *_files("output", "lines saying output pipes"),
+    *_files("output", "lines output pipes"),
     *_files("outcome", "errorfile failures"),
 )
 OF_A_LAUNCH = ("run", "hang", "output", "outcome", "workers")
@@ -62,17 +62,17 @@ ROOMS = {
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image hang/test_hang",
     "hang/together": "hang/test_of_all_nodes",
-    "hang/": "hang/test_hang run/test_gaps",
+    "hang/": "hang/test_hang",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "workers/environment": "run/test_local",
     **{
         f"run/{name}": "run/test_open_files run/test_guard_fails run/test_stopped "
-        "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans "
+        "run/test_refused_calls run/test_signals run/test_orphans "
         "messages/test_messages"
         for name in ("front", "guard")
     },
     "run/supervisor": "torchrun/test_said run/test_preload run/test_preload_image "
-    "run/test_gaps run/test_terminal run/test_disturbed run/test_signals "
+    "run/test_terminal run/test_disturbed run/test_signals "
     "run/test_stopped run/test_orphans",
     "run/processes": "run/test_orphans outcome/test_first_failure run/test_signals "
     "run/test_stopped run/test_refused_calls",

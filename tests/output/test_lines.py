@@ -20,75 +20,41 @@ def streams(n: int) -> list[Stream]:
     return [Stream(f"[{i}] ".encode(), screen) for i in range(n)]
 
 
-@pytest.fixture
-def stream() -> Stream:
-    return streams(1)[0]
+LONG = b"x" * (lines.MOST_BYTES + 1)
+# What is fed to the first worker's stream, or to the second's, and what then goes out.
+FED = {
+    "a line goes out whole when its newline has come": [
+        (0, b"one", b""), (0, b" line\nand", b"[0] one line\n"),
+        (0, b" two\nthree\n", b"[0] and two\n[0] three\n"),
+    ],
+    "a bar goes out as it grows and keeps its prefix": [
+        (0, b"\r 10%", b"\r[0]  10%"), (0, b"\r 20%", b"\r[0]  20%"),
+        (0, b"\r 30%\n", b"\r[0]  30%\n"), (0, b"done\n", b"[0] done\n"),
+    ],
+    "a bar may write its return at the end": [
+        (0, b"10%\r", b"[0] 10%"), (0, b"20%\r", b"\r[0] 20%"), (0, b"20%\n", b"\r[0] 20%\n"),
+    ],
+    "a bar that another worker interrupts stands anew below": [
+        (0, b"\r 10%", b"\r[0]  10%"), (1, b"hello\n", b"\n[1] hello\n"),
+        (0, b"\r 20%", b"\r[0]  20%"),
+    ],
+    "the newline that interrupts a bar may be its own": [
+        (0, b"\r100%", b"\r[0] 100%"), (1, b"hello\n", b"\n[1] hello\n"), (0, b"\n", b""),
+        (0, b"done\n", b"[0] done\n"),
+    ],
+    "two bars take turns": [(0, b"\ra", b"\r[0] a"), (1, b"\rb", b"\n\r[1] b")],
+    "lines that end as on a terminal are lines": [
+        (0, b"one\r\ntwo\r\n", b"[0] one\r\n[0] two\r\n"), (0, b"one\r", b"[0] one"),
+        (0, b"\n", b"\r\n"),
+    ],
+    "a line without an end is broken": [(0, LONG, b"[0] " + LONG + b"\n")],
+}  # fmt: skip
 
 
-def test_a_line_goes_out_whole_when_its_newline_has_come(stream: Stream):
-    assert stream.feed(b"one") == b""
-    assert stream.feed(b" line\nand") == b"[0] one line\n"
-    assert stream.feed(b" two\nthree\n") == b"[0] and two\n[0] three\n"
-
-
-def test_empty_lines_are_lines(stream: Stream):
-    assert stream.feed(b"\n\na\n") == b"[0] \n[0] \n[0] a\n"
-
-
-def test_the_last_line_is_kept_without_its_newline(stream: Stream):
-    assert stream.feed(b"a\nb") == b"[0] a\n"
-    assert stream.finish() == b"[0] b\n"
-    assert stream.finish() == b""
-
-
-def test_lines_of_two_workers_are_not_mixed():
-    one, other = streams(2)
-    assert one.feed(b"half") + other.feed(b"whole\n") + one.feed(b" more\n") == (
-        b"[1] whole\n[0] half more\n"
-    )
-
-
-def test_a_bar_goes_out_as_it_grows_and_keeps_its_prefix(stream: Stream):
-    assert stream.feed(b"\r 10%") == b"\r[0]  10%"
-    assert stream.feed(b"\r 20%") == b"\r[0]  20%"
-    assert stream.feed(b"\r 30%\n") == b"\r[0]  30%\n"
-    assert stream.feed(b"done\n") == b"[0] done\n"
-
-
-def test_a_bar_may_write_its_return_at_the_end(stream: Stream):
-    assert stream.feed(b"10%\r") == b"[0] 10%"
-    assert stream.feed(b"20%\r") == b"\r[0] 20%"
-    assert stream.feed(b"20%\n") == b"\r[0] 20%\n"
-
-
-def test_a_bar_that_another_worker_interrupts_stands_anew_below():
-    one, other = streams(2)
-    written = one.feed(b"\r 10%") + other.feed(b"hello\n") + one.feed(b"\r 20%")
-    assert written == b"\r[0]  10%\n[1] hello\n\r[0]  20%"
-
-
-def test_the_newline_that_interrupts_a_bar_may_be_its_own():
-    one, other = streams(2)
-    written = one.feed(b"\r100%") + other.feed(b"hello\n") + one.feed(b"\n") + one.feed(b"done\n")
-    assert written == b"\r[0] 100%\n[1] hello\n[0] done\n"
-
-
-def test_two_bars_take_turns():
-    one, other = streams(2)
-    assert one.feed(b"\ra") + other.feed(b"\rb") == b"\r[0] a\n\r[1] b"
-
-
-def test_lines_that_end_as_on_a_terminal_are_lines(stream: Stream):
-    assert stream.feed(b"one\r\ntwo\r\n") == b"[0] one\r\n[0] two\r\n"
-
-
-def test_a_line_may_end_as_on_a_terminal_in_two_pieces(stream: Stream):
-    assert stream.feed(b"one\r") + stream.feed(b"\n") == b"[0] one\r\n"
-
-
-def test_a_line_without_an_end_is_broken(stream: Stream):
-    long = b"x" * (lines.MOST_BYTES + 1)
-    assert stream.feed(long) == b"[0] " + long + b"\n"
+@pytest.mark.parametrize("name", FED)
+def test_what_goes_out_of_what_is_fed(name: str):
+    both = streams(2)
+    assert [both[i].feed(chunk) for i, chunk, _ in FED[name]] == [out for *_, out in FED[name]]
 
 
 CHUNKS = st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=12)), max_size=40)

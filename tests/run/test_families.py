@@ -81,20 +81,6 @@ generated = given(CLANS, st.sampled_from(ENDINGS))
 test_nothing_is_left_and_nobody_else_is_killed = as_root(examples(4, 60)(generated(all_of_it)))
 
 
-# Each has children of a kind; the workers end when all have got so far.
-CROWD = """
-import os, sys, time
-count, kind, here = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-for _ in range(count):
-    if os.fork() == 0:
-        if kind == "session":
-            os.setsid()
-        time.sleep(600)
-        os._exit(0)
-open(os.path.join(here, os.environ["RANK"]), "w").close()
-while len(os.listdir(here)) < int(os.environ["WORLD_SIZE"]):
-    time.sleep(0.1)
-"""
 # A chain: each process starts the next one, leaves it its place, and has ended before long.
 BOMB = """
 import os, sys, time
@@ -109,18 +95,6 @@ for _ in range(4):
 while os.environ["RANK"] == "1" or sys.argv[1] == "stay":
     time.sleep(600)
 """
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["plain", "session"])
-def test_what_many_workers_leave_is_gone_when_they_end_at_once(kind: str, tmp_path: Path):
-    script, here = tmp_path / "crowd.py", tmp_path / "here"
-    script.write_text(CROWD)
-    here.mkdir()
-    words = ("--nproc", 64, "--bind", "none", script, 100, kind, here)
-    with launched(*words, directory=tmp_path) as launch:
-        assert launch.status(within_s=240) == 0
-        assert "could not kill" not in launch.stderr
 
 
 ENDS = [*mostly_full(["guard", "launcher"]), pytest.param("itself", marks=pytest.mark.nightly)]

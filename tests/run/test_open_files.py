@@ -29,25 +29,6 @@ def test_workers_have_the_limit_that_the_launcher_was_given(flags: str, tmp_path
         assert one.output.splitlines() == [b"soft %d" % SOFT] * 20
 
 
-@pytest.mark.full
-def test_the_limit_is_raised_wherever_the_launcher_counts_on_it(tmp_path: Path):
-    script = tmp_path / "of_the_guard.py"
-    script.write_text(
-        "import os, resource\n"
-        "soft, hard = resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)\n"
-        "os.write(1, b'raised %d\\n' % (soft == hard))\n"
-    )
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = 66  # eight workers, whose streams are shown and kept, need 8 * 5 + 32
-    with launched(
-        *("--nproc", 8, "--prefix=never", "--tee", 3, "--log-dir", tmp_path, script),
-        directory=tmp_path,
-        preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
-    ) as one:  # fmt: skip
-        assert one.status() == 0, one.stderr
-        assert one.output.splitlines() == [b"raised 1"] * 8
-
-
 def test_one_worker_alone_cannot_be_fewer(tmp_path: Path):
     with launched(
         "--nproc", 1, "--no-python", "true", directory=tmp_path,

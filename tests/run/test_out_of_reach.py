@@ -133,13 +133,16 @@ def test_a_node_of_several_is_not_lost_because_it_has_left_what_it_cannot_kill(
 # (PR_SET_DUMPABLE is 4).
 HIDDEN = """
 import ctypes, os, sys, time
+reader, writer = os.pipe()
 for _ in range(2):
     if os.fork() == 0:
         os.setsid()
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
         os.fork()
+        os.write(writer, b"x")
         time.sleep(600)
-time.sleep(0.3)
+for _ in range(4):
+    os.read(reader, 1)
 os.write(1, b"ready\\n")
 time.sleep(float(sys.argv[1]))
 """

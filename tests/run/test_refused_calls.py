@@ -3,7 +3,7 @@
 Each call that a way of launching makes, as strace(1) shows it, is refused to it with the two errnos
 that containers and old kernels use. Then the launch does without, or it says what is refused, with
 status 71 (or 2); nobody is left. Launches of several processes are refused calls in tests/machine
-(--refuse) as well.
+(--refuse).
 """
 
 import errno
@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.base.say import describe_refusal
-from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, launch, run
+from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
-from tests.support.processes import nothing_left_behind
 from tests.support.refusing import NUMBERS, refuser
 from tests.support.required import require_programs
 from tests.support.watching import launched
@@ -44,39 +43,16 @@ LASTS = ("--no-python", sys.executable, "-ISc", SAYS_AND_WAITS)
 
 # Words, environment, exit status, and how often "hi" is said.
 WAYS = {
-    "one worker": (("--nproc", 1, *HI), {}, 0, 1),
     "two workers": (("--nproc", 2, *HI), {}, 0, 2),
-    "one that fails": (("--nproc", 1, *FAILS), {}, 3, 1),
     "a restart": (("--nproc", 2, "--max-restarts", 1, "--result", "result", *FAILS), {}, 3, 0),
-    "files": (("--nproc", 2, "--tee", 3, "--log-dir", "logs", *HI), {}, 0, 2),
     "it lasts": (("--nproc", 2, *LASTS), {}, 0, 2),
-    "a hang": (("--nproc", 2, "--hang-timeout", 1, *LASTS), {}, 0, 2),
     "a task": (HI, SLURM_TASK, 0, 1),
     "explain": (("--explain", *HI), {}, 0, 0),
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
     "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
-LEVELS = {"a task": "full"}  # those of several processes are played in tests/machine, too
-# The programs beside a launch, which start nobody.
-BESIDE = {
-    "help": ("spawnlaunch", "--help"),
-    "scripts": ("spawnlaunch.scripts",),
-    "report": ("spawnlaunch.report", "record"),
-    # Of no launch: others may run here, and what is asked of their ranks depends on them.
-    "top": ("spawnlaunch.top", "--once", "a launch that is not there"),
-}
-LIBRARY = """
-import spawnlaunch
-
-def once_more(number):
-    return number + 1
-
-if __name__ == "__main__":
-    try:
-        print(spawnlaunch.launch(once_more, 1, nproc=2))
-    except (spawnlaunch.UsageError, spawnlaunch.LaunchError, OSError) as error:
-        print("cannot:", error)
-"""
+# Others are played in tests/machine.
+NOT_PLAYED = {"a task": "full", "explain": "nightly", "record": "nightly", "preload": "nightly"}
 # Refused one of these, Python itself does not start, or does not survive a signal that it handles.
 OF_PYTHON = {
     *("read", "write", "close", "mmap", "mprotect", "pread64", "execve", "fcntl", "arch_prctl"),
@@ -138,8 +114,7 @@ def test_a_refused_call_costs_what_it_gives(name, number, way, tmp_path, monkeyp
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "way",
-    [pytest.param(way, marks=getattr(pytest.mark, LEVELS.get(way, "nightly"))) for way in WAYS],
+    "way", [pytest.param(way, marks=getattr(pytest.mark, NOT_PLAYED[way])) for way in NOT_PLAYED]
 )
 def test_so_does_each_call_that_a_launch_makes(way: str, tmp_path: Path, monkeypatch):
     words, environ, *_ = WAYS[way]
@@ -218,29 +193,3 @@ def test_a_result_is_written_all_the_same(name: str, number: int, is_new: bool, 
         assert one.status() == 3, one.stderr
     assert json.loads(result.read_text())["status"] == 3
     assert not list(tmp_path.glob(".spawnlaunch-*"))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("program", BESIDE)
-def test_what_starts_nobody_does_without_each_call_or_says_it(program: str, tmp_path: Path):
-    launch("--record", tmp_path / "record", "--no-python", "true")
-    words = (sys.executable, "-m", *BESIDE[program])
-    every = calls_of(*words, environ={}, directory=tmp_path)
-    for name, number in itertools.product(every, ERRNOS):
-        done = run(*words, preexec_fn=refuser({name: number}), cwd=tmp_path)
-        check_words(done.stderr)
-        assert done.returncode in (0, 2, os.EX_OSERR, os.EX_IOERR), (name, done.stderr)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", ERRNOS)
-def test_a_function_is_called_or_the_caller_hears_why_not(number: int, tmp_path: Path):
-    script = tmp_path / "script.py"
-    script.write_text(LIBRARY)
-    environ = clean_environ(TMPDIR=str(tmp_path), OF_THIS_TEST=str(tmp_path))
-    for name in calls_of(sys.executable, script, environ={}, directory=tmp_path):
-        refuse = refuser({name: number})
-        with nothing_left_behind(str(tmp_path)):
-            done = run(sys.executable, script, environ=environ, preexec_fn=refuse, cwd=tmp_path)
-        assert "fault of spawnlaunch" not in done.stderr + done.stdout, name

@@ -11,6 +11,7 @@ from spawnlaunch.outcome import endings
 from spawnlaunch.outcome.failures import Cause, used_after
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
+from tests.support.ports import free_port
 from tests.support.processes import children, until
 from tests.support.watching import launched
 
@@ -115,11 +116,12 @@ def test_in_each_attempt_an_error_file_is_new(place: str, filed: str | None, tmp
 
 def test_a_port_that_somebody_named_stays():
     words = ("--quiet", "--nproc", 1, "--max-restarts", 1, AGAIN, 1, "exit", 7)
-    inherited = clean_environ(MASTER_PORT="23456")
-    for flags, environ in ((("--master-port", "23456"), None), ((), inherited)):
+    port = str(free_port())
+    inherited = clean_environ(MASTER_PORT=port)
+    for flags, environ in ((("--master-port", port), None), ((), inherited)):
         done = launch(*flags, *words, environ=environ)
         assert done.returncode == 0
-        assert {one["master_port"] for one in said(done.stdout)} == {"23456"}
+        assert {one["master_port"] for one in said(done.stdout)} == {port}
         assert len(said(done.stdout)) == 2
 
 

@@ -15,7 +15,6 @@ from tests.support.launching import (
     LAUNCHER,
     REPORTER,
     clean_environ,
-    launch,
     open_mpi,
     run,
 )
@@ -100,12 +99,3 @@ def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line(tmp_path: Path):
     done = mpirun(tmp_path, "-n", "4", *LAUNCHER, *flags)
     assert done.stdout.count("resource manager ") == 1, done.stderr
     assert len(re.findall(r"rank [123]  \S+  local [123]  ", done.stdout)) == 3
-
-
-def test_what_is_no_utf8_is_shown_as_escapes():
-    done = launch(b"no-\xff\x1b[31m.py".decode(errors="surrogateescape"))
-    assert done.returncode == 2
-    assert r"\xff" in done.stderr
-    assert r"\x1b[31m" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.isascii()

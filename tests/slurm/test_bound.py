@@ -38,18 +38,16 @@ def test_more_ranks_than_cpus_are_said_to_share_them(bound: Slurm) -> None:
         assert "share" not in apart.stderr
 
 
-@pytest.mark.parametrize(
-    ("job", "step"),
-    [([], []), (["salloc", "--quiet", "-N1", "-n1", "-c2"], ["--cpu-bind=map_cpu:0"])],
-    ids=["a step", "a step of a job that has both CPUs"],
-)
-def test_a_narrow_mask_is_left_with_the_options_that_are_advised(
-    bound: Slurm, job: list[str], step: list[str]
-) -> None:
-    said = bound.run([*job, "srun", "-n1", *step, *RANK]).stderr
+def test_a_narrow_mask_is_left_with_what_is_advised(bound: Slurm) -> None:
+    said = bound.run(["srun", "-n1", *RANK]).stderr
     assert NARROW in said
-    option = line_after("start with", said.partition(", or, in a job")[0])
-    assert NARROW not in bound.run([*job, *option.split(), "-n1", *RANK]).stderr
+    advised = line_after("start with", said)
+    assert advised == "srun --cpu-bind=none, or in a job with more CPUs (sbatch --exclusive)"
+    for job in (["-N1", "-n1", "-c2"], ["-N1", "-n1", "--exclusive"]):
+        command = ["salloc", "--quiet", *job, "srun", "-n1", "--cpu-bind=none", *RANK]
+        done = bound.run(command)
+        assert done.returncode == 0, done.stderr
+        assert NARROW not in done.stderr
 
 
 def test_the_line_for_the_same_with_srun_binds_alike(bound: Slurm) -> None:

@@ -18,7 +18,7 @@ def sample(rank: int = 0, **other: Any) -> Sample:
         "cpu_seconds": 10.0,
         "cpus": str(rank), "elsewhere": "", "memory": 1 << 30, "peak": 1 << 30,
         "memory_below": 0, "threads": 3, "processes": 0, "reads": 0.0, "writes": 0.0,
-        "quiet_s": 1.0, "said_at": 50.0, "device": None, "progress": None,
+        "quiet_s": 1.0, "output_at": 50.0, "device": None, "progress": None,
     }  # fmt: skip
     return Sample(**{**usual, **other})
 

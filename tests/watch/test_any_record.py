@@ -37,7 +37,7 @@ def record(failed_twice: Recorded) -> list[dict[str, Any]]:
     more = [
         {"kind": "sample", "ranks": ranks, **figures},
         {"kind": "sample", "ranks": ranks, **figures},
-        {"kind": "waits", "ranks": ranks, "waits": [0.1, 0.2], "waited_for": [0.3, 0.0]},
+        {"kind": "wait_shares", "ranks": ranks, "wait_share": [0.1, 0.2], "late_share": [0.3, 0.0]},
         {"kind": "note", "rank": 1, "note": "waited for", "words": "310 ms of each step"},
         {"kind": "roll", "groups": [where], "words": ["rank 1 is in g"]},
         {"kind": "collective", "rank": 1, "at": at},
@@ -90,7 +90,7 @@ def test_any_numbers_and_strings(
     found = story.read(str(tmp_path))
     is_drawn(page.page(found))
     if share == 0 and not ranks:
-        assert [one.lost for one in found.launches] == [{}, {}]
+        assert [one.unreadable for one in found.launches] == [{}, {}]
 
 
 @settings(max_examples=40)

@@ -82,7 +82,7 @@ def test_a_record_that_was_torn_anywhere_loses_one_line(two: Path, tmp_path: Pat
             continue
         (one,) = (each for each in found.launches if torn.name in each.files)
         is_cut = length not in {0, *ends, *(end - 1 for end in ends)}
-        assert one.lost == ({torn.name: 1} if is_cut else {})
+        assert one.unreadable == ({torn.name: 1} if is_cut else {})
         others = [each for each in found.launches if each is not one]
         assert [each.of_kind("end")[0]["status"] for each in others] == [1]
 

@@ -156,7 +156,7 @@ def test_who_cannot_run_is_named_at_once_and_not_for_the_time_it_does_not_use(ki
     assert found(sample(0), sample(1, held=held(kind))) == [(1, "stopped")]
     (note,) = notes.notes({**history, 1: still}, NOW)
     assert (note.rank, note.kind) == (1, "stopped")
-    assert notes.together({"a": [culprits.Note(0, "hang", "")]}, {"a": [note]})["a"][0] == note
+    assert notes.merged({"a": [culprits.Note(0, "hang", "")]}, {"a": [note]})["a"][0] == note
 
 
 @pytest.mark.parametrize("kind", ["disk-sleep", "swapped"])

@@ -117,7 +117,7 @@ def test_what_a_rank_uses_when_it_wrote_and_where_its_threads_run(tmp_path: Path
         found = looked_at(dict.fromkeys(launch.workers, 0))
         assert set(found) == {0, 1}
         for rank, one in found.items():
-            assert written[rank] - 0.001 <= one["said_at"] <= read_at + 0.001
+            assert written[rank] - 0.001 <= one["output_at"] <= read_at + 0.001
         busy, other = found[0]["pid"], found[1]["pid"]
         sampler = Sampler(Meter(), lambda rank: rank.pid == busy)
         times, seen, told = [], [], []
@@ -179,15 +179,15 @@ def test_what_would_not_be_seen_on_the_screen_stands_first(height: int, first: s
 
 
 @pytest.mark.parametrize(
-    ("starter", "named", "waits", "is_said"),
+    ("starter", "named", "wait_share", "is_said"),
     [("spawnlaunch", "", None, False), ("torchrun", "torchrun ", None, True),
      ("torchrun", "torchrun ", 0.1, False)],
 )  # fmt: skip
 def test_whose_launch_it_is_and_why_nobody_is_waited_for(
-    starter: str, named: str, waits: float | None, is_said: bool
+    starter: str, named: str, wait_share: float | None, is_said: bool
 ) -> None:
     name = "spawnlaunch-7-abc" if not named else "none node0 29500"
-    ranks = [sample(rank, launch=name, starter=starter, waits=waits) for rank in range(2)]
+    ranks = [sample(rank, launch=name, starter=starter, wait_share=wait_share) for rank in range(2)]
     heading, *rest = rank_table.table(ranks, {}, 200)
     assert heading.startswith(f"{named}{name}: 2 of 4 ranks")
     assert any("torchrun starts no witness" in line for line in rest) == is_said
@@ -248,8 +248,8 @@ def test_what_an_ended_worker_has_left_does_not_pass_for_the_worker_after_it(tmp
 
 
 def test_who_was_waited_for_is_not_named_when_nobody_answers_any_more():
-    waits, culprit = waiting.Inquiry(at_once=True), culprits.Culprit(1, 30.0, 0.0, "", "")
-    waits.verdicts = {"launch": culprits.Verdict({}, [culprit])}
-    assert waits.findings()["launch"]
-    waits.ask([])
-    assert waits.findings() == {}
+    inquiry, culprit = waiting.Inquiry(at_once=True), culprits.Culprit(1, 30.0, 0.0, "", "")
+    inquiry.verdicts = {"launch": culprits.Verdict({}, [culprit])}
+    assert inquiry.findings()["launch"]
+    inquiry.start_if_due([])
+    assert inquiry.findings() == {}

@@ -40,13 +40,13 @@ NAMES = {workload.name: workload for workload in BUNDLED}
 DEFAULT = tuple(
     name for name in NAMES if name not in ("allgather", "reducescatter", "loader-pinned")
 )
-DEVICES_ALONE = frozenset({"copies", "launches", "latency", "loader-pinned"})
+ONLY_ON_DEVICES = frozenset({"copies", "launches", "latency", "loader-pinned"})
 COLLECTIVES = ("allreduce", "allgather", "reducescatter")
-ON_DEVICES = DEVICES_ALONE | {*COLLECTIVES, "train"}  # the others compute on the CPU
+ON_DEVICES = ONLY_ON_DEVICES | {*COLLECTIVES, "train"}  # the others compute on the CPU
 NO_DEVICE = "PyTorch sees no CUDA or ROCm device of its own for each rank"
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
-    **dict.fromkeys((*DEVICES_ALONE, *COLLECTIVES), "device"),
+    **dict.fromkeys((*ONLY_ON_DEVICES, *COLLECTIVES), "device"),
     **dict.fromkeys(("loader", "loader-pinned", "train"), "training"),
 }
 HELP = "\n".join(f"  {each.name:13} {each.about}, {each.unit}" for each in BUNDLED)
@@ -68,6 +68,6 @@ def measure_of(name: str) -> Any:
 
 def missing(name: str, ranks: int, has_devices: bool) -> str:
     """The reason why a bundled workload cannot run; empty if it can."""
-    if name in DEVICES_ALONE and not has_devices:
+    if name in ONLY_ON_DEVICES and not has_devices:
         return NO_DEVICE
     return "there is one rank" if name in COLLECTIVES and ranks == 1 else ""

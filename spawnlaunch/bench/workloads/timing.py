@@ -54,11 +54,11 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
         times.append(_timed(rank, step))
     took_s = time.perf_counter() - began
     rank.watch.stop()
-    rank.watch.steps.append([times[i] for i in kept_steps(len(times))])
+    rank.watch.steps.append([times[i] for i in draw_steps(len(times))])
     return len(times) / took_s
 
 
-def kept_steps(count: int, seed: int | None = None) -> list[int]:
+def draw_steps(count: int, seed: int | None = None) -> list[int]:
     """Draw the steps that are recorded: single ones, since a mean of several has no tail.
 
     They are random: with a DataLoader of four workers every fourth step may be one that waits.
@@ -85,12 +85,12 @@ def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     box: list[Any] = [max(1, math.ceil(rank.seconds / step_s)), time.time_ns()]
     if rank.size > 1:
         dist.broadcast_object_list(box, src=0)
-    count, kept, times = int(box[0]), set(kept_steps(*box)), []
+    count, recorded, times = int(box[0]), set(draw_steps(*box)), []
     rank.barrier()
     rank.watch.start()
     began = time.perf_counter()
     for i in range(count):
-        if i in kept:  # to wait for each of many short steps would lengthen them
+        if i in recorded:  # to wait for each of many short steps would lengthen them
             rank.wait_for_device()
             times.append(_timed(rank, step))
         else:
