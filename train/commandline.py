@@ -87,7 +87,7 @@ def _loop_parser() -> Parser:
     without_extra = ", ".join(name for name in BUNDLED if name not in WITH_HF)
     parser = Parser(
         prog="train",
-        usage="python -m spawnlaunch.train [flags] [flags of the task]",
+        usage="spawnlaunch train [flags] [flags of the task]",
         description="Train a model with one process or with many: any launcher that sets RANK, "
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
         f"the batch size end at the same loss. Tasks: {without_extra}; with the hf extra "

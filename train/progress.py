@@ -1,4 +1,4 @@
-"""Publish this rank's progress to `python -m spawnlaunch.top` and --record, in shared memory.
+"""Publish this rank's progress to `spawnlaunch top` and --record, in shared memory.
 
 It is in a file without a name in memory (memfd_create(2)) that is found among this process's
 descriptors: a letter for what the rank does now, and JSON of its last step. To change the letter

@@ -190,9 +190,8 @@ def print_preempted(outcome: Outcome, reasons: list[str], place: Place) -> None:
 
 def command_of(place: Place) -> str:
     """Return the command that starts the run with as many ranks as this node has."""
-    several = f"spawnlaunch --nproc {place.world.local_size} --"
-    start = "spawnlaunch.train" if place.world.size == 1 else several
-    return f"python -m {start} --config {quote(str(place.out / saving.CONFIG))}"
+    start = f"spawnlaunch --nproc {place.world.local_size} --"
+    return f"{start} --config {quote(str(place.out / saving.CONFIG))}"
 
 
 def print_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:

@@ -48,8 +48,8 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     exported = torch.load(here / "exported.pt", weights_only=True)
     assert torch.equal(exported["weight"], saved["weight"])
     assert (here / "best").resolve().name == f"step-{step:08}"
-    started = "spawnlaunch.train" if world == 1 else f"spawnlaunch --nproc {world} --"
-    (line,) = re.findall(f"step {step}; to evaluate it: python -m {started} (.*)", first.out)
+    started = f"spawnlaunch --nproc {world} --"
+    (line,) = re.findall(f"step {step}; to evaluate it: {started} (.*)", first.out)
     complete(world, *shlex.split(line), cwd=here)
     found = json.loads((here / ".-best" / "evaluation.json").read_text())["validation"]
     assert found[{"validation_loss": "loss"}.get(name, name)] == pytest.approx(values[step - 1])
