@@ -62,6 +62,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "node": {
             **_plain(node),
             "cpus_allowed": cpuset.format(explanation.launch.plan.allowed),
+            "quota": _plain(node.quota),
             "cores": len(node.cores),
             "siblings": _plain(node.cores),
             "devices": [{"index": each.number, **_plain(each)} for each in node.devices],

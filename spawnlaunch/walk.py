@@ -79,7 +79,7 @@ def _look(
         seen = visible.counting_cpus(seen, why)
     return seen, identity.Capacity(
         len(seen.names), machine.most_workers, seen.source, seen.vendor, why, seen.unset,
-        are_counted,
+        seen.meant, are_counted,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from spawnlaunch.base import cpuset, errors, records
 from spawnlaunch.binding import apply, claims, placement
 from spawnlaunch.binding.cores import Share, count_cores, cpus_of, share_out, usable_cores, widened
 from spawnlaunch.cli import flags, values
-from spawnlaunch.node import hardware
+from spawnlaunch.node import cgroup, hardware
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.world import identity
 
@@ -47,8 +47,8 @@ def bind_ranks(
     warnings += [*planned.warnings, *placement.of_mask(node, bindings, size, environ)]
     warnings += placement.of_isolated(node, bindings)
     warnings += placement.of_threads(node, bindings, environ)
-    if node.quota:
-        bindings, lines = _within_quota(request, node, node.quota, seen, resolution, bindings)
+    if node.quotas:
+        bindings, lines = _within_quota(request, node, seen, resolution, bindings)
         warnings += lines
     bindings, lines = _with_memory(request, node, bindings, world.is_task)
     return planned._replace(
@@ -71,7 +71,6 @@ def view_of_task(node: hardware.Node, resolution: identity.Resolution) -> claims
 def _within_quota(
     request: flags.Request,
     node: hardware.Node,
-    quota: hardware.Quota,
     seen: Visible,
     resolution: identity.Resolution,
     bindings: tuple[apply.Binding, ...],
@@ -80,11 +79,18 @@ def _within_quota(
 
     The kernel throttles a control group that has used up its quota until the period ends
     (scheduler/sched-bwc.rst), so a rank with more threads than its part of the quota stands still
-    for most of the time. Masks stay: a quota limits time, and not the set of CPUs. All ranks of the
-    node divide it. The user's own numbers of threads stay, and the line names those that exceed it.
+    for most of the time. Masks stay: a quota limits time, and not the set of CPUs. A task divides
+    the quota with the others on its node, unless it is alone in the group. The user's own numbers
+    of threads stay, and the line names those that exceed the quota.
     """
-    size = resolution.world.local_world_size
-    part = quota.cpus / size
+    world = resolution.world
+    size = world.local_world_size
+    may_be_alone = world.is_task and size > 1 and request.is_live
+    sharers = [1 if may_be_alone and cgroup.holds_alone(each) else size for each in node.quotas]
+    part, quota = min(
+        ((each.cpus / n, each) for each, n in zip(node.quotas, sharers, strict=True)),
+        key=lambda each: each[0],
+    )
     most = max(1, int(part))
     before = max(binding.threads for binding in bindings)
     user_threads = placement.threads_by_variable(resolution.environ)
@@ -101,7 +107,7 @@ def _within_quota(
     words = (" cpu",) if seen.names else (" cpu", " auto")
     if nproc and nproc.source.endswith(words) and node.most_workers < count:
         effects.append(f"{nproc.source} starts {_some(node.most_workers, 'worker')}, not {count}")
-    ranks = "the rank" if size == 1 else f"each of {size} ranks"
+    ranks = "the rank" if part == quota.cpus else f"each of {size} ranks"
     if beyond:
         effects.append(
             f"{' and '.join(beyond)} is more than {_some(most, 'thread')} for {ranks}, so they are "

@@ -110,7 +110,7 @@ def _surroundings(cpus: cpuset.CpuSet) -> dict[str, Any]:
     return {
         "cpus": len(cpus) or os.cpu_count(),
         "load": os.getloadavg()[0],
-        "quota_cpus": quota.cpus if (quota := cgroup.read_quota()) else None,
+        "quota_cpus": min((each.cpus for each in cgroup.read_quotas()), default=None),
     }
 
 

@@ -43,7 +43,7 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
         # CPUs of nohz_full= alone, which has a file of its own, lose their clock tick only.
         isolated=online & (sysfs.cpus(f"{root}{cpus.CPU_DIR}/isolated") or cpuset.EMPTY),
-        quota=cgroup.read_quota(root),
+        quotas=tuple(cgroup.read_quotas(root)),
         l3=l3,
         kinds=cpus.read_kinds(root, cores, l3),
         packages=packages if everything else (),
@@ -93,7 +93,7 @@ def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limi
         cpus_allowed=there & (allowed or there) or there,
         cpus_online=online,
         cores=tuple(frozenset({cpu}) for cpu in sorted(online)),
-        quota=cgroup.read_quota(root),
+        quotas=tuple(cgroup.read_quotas(root)),
         devices=devices.read(bus, None if root else "/dev", warnings),
         warnings=tuple(warnings),
     )

@@ -16,10 +16,11 @@ line "oom_kill N" (cgroup-v2.rst, cgroup-v1/memory.rst).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from spawnlaunch.base import cpuset, machine, reading, records
-from spawnlaunch.node import hardware, sysfs
+from spawnlaunch.node import hardware, proc, sysfs
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which may lack CPUs that came back online: hwloc does not use it.
@@ -136,19 +137,45 @@ def _mounts(root: str, controller: str) -> list[tuple[str, str]]:
 # CPU time
 
 
-def read_quota(root: str = "") -> hardware.Quota | None:
-    """The smallest quota of this process's group and the groups above it; None: there is none."""
-    quotas = []
+def read_quotas(root: str = "") -> Iterator[hardware.Quota]:
+    """The quotas of this process's group and the groups above it, the innermost first."""
     for place in directories(root, "cpu"):
         path = f"{place}/cpu.max"
         limit, _, period = (sysfs.text(path) or "").partition(" ")
         if not limit:
             path = f"{place}/cpu.cfs_quota_us"
-            limit, period = sysfs.text(path) or "", sysfs.text(f"{place}/cpu.cfs_period_us") or ""
+            limit = sysfs.text(path) or ""
+            if reading.is_number(limit):
+                period = sysfs.text(f"{place}/cpu.cfs_period_us") or ""
         numbers = [int(each) for each in (limit, period) if reading.is_number(each)]
         if len(numbers) == 2 and all(numbers):
-            quotas.append(hardware.Quota(numbers[0] / numbers[1], path.removeprefix(root)))
-    return min(quotas, key=lambda quota: quota.cpus, default=None)
+            yield hardware.Quota(numbers[0] / numbers[1], path.removeprefix(root))
+
+
+def holds_alone(quota: hardware.Quota) -> bool:
+    """Whether a quota's group has only this process, its ancestors and its descendants.
+
+    False where a process of the group cannot be seen.
+    """
+    if not proc.is_proc_usable():
+        return False
+    ancestors = {1, machine.getpid(), *(pid for pid, _ in proc.above())}
+    below: set[int] | None = None
+    for pid in _members(quota.path.rpartition("/")[0]):
+        if pid not in ancestors and below is None:
+            below = {each.pid for each in proc.below(proc.children(machine.getpid()))}
+        if pid not in ancestors and pid not in (below or ()):
+            return False
+    return True
+
+
+def _members(group: str) -> Iterator[int]:
+    """Yield the pids of a group and of all groups below it; 0: a process that cannot be seen."""
+    listed = sysfs.text(f"{group}/cgroup.procs")
+    yield from [0] if listed is None else map(int, listed.split())
+    for name in sysfs.names(group):
+        if machine.isdir(f"{group}/{name}"):
+            yield from _members(f"{group}/{name}")
 
 
 def memory_kills() -> MemoryKills | None:

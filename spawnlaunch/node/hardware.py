@@ -78,7 +78,8 @@ class Node(records.NamedTuple):
     # Online CPUs that the scheduler leaves out when it moves threads (isolcpus), allowed or not;
     # empty: there are none.
     isolated: cpuset.CpuSet = cpuset.EMPTY
-    quota: Quota | None = None  # the smallest one, of this process's control group or one above it
+    # Of this process's control group and the groups above it, the innermost first; empty: none.
+    quotas: tuple[Quota, ...] = ()
     l3: tuple[cpuset.CpuSet, ...] = ()
     kinds: tuple[Kind, ...] = ()  # of cores, the fastest first; empty: one kind, or not known
     packages: tuple[cpuset.CpuSet, ...] = ()
@@ -92,6 +93,11 @@ class Node(records.NamedTuple):
     def cpus_to_share(self) -> cpuset.CpuSet:
         """The allowed CPUs for the ranks; isolated ones only where there are no others."""
         return self.cpus_allowed - self.isolated or self.cpus_allowed
+
+    @property
+    def quota(self) -> Quota | None:
+        """The smallest quota, which all processes of its group share."""
+        return min(self.quotas, key=lambda quota: quota.cpus, default=None)
 
     @property
     def most_workers(self) -> int:

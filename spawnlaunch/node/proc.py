@@ -119,7 +119,7 @@ def is_stopped(child: int) -> bool:
     """Whether a child of this process is stopped by a signal."""
     try:
         return machine.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except OSError:
+    except (AttributeError, OSError):  # there is no waitid on macOS
         return (status(child, "State") or "").startswith("T")
 
 
@@ -311,3 +311,36 @@ def _check(error: OSError) -> None:
     """
     if error.errno in SHORTAGES:
         raise error
+
+
+# The process that listens on a TCP port, as far as this user can see
+
+LISTENS = "0A"  # the state of a listening socket in /proc/net/tcp
+
+
+def listening_sockets(port: int) -> set[str]:
+    """The names of the sockets that listen on a port, in the network namespace of this process."""
+    sockets = set()
+    for table in ("net/tcp", "net/tcp6"):
+        for line in (read("self", table) or "").splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{inode}]")
+    return sockets
+
+
+def describe_listener(port: int) -> str:
+    """Return in words which process or launch has a port that is in use."""
+    sockets = listening_sockets(port)
+    if not sockets:
+        return "another launch, which has chosen it"
+    for pid in machine.listdir("/proc") if is_proc_usable() else ():
+        directory = f"/proc/{pid}/fd"
+        try:
+            fds = machine.listdir(directory) if pid.isdigit() else []
+            is_listener = any(machine.readlink(f"{directory}/{fd}") in sockets for fd in fds)
+        except OSError:
+            continue  # another user's process, or one that has just ended
+        if is_listener:
+            return f"{(read(pid, 'comm') or '').strip()} (pid {pid})"
+    return "a process that this user cannot see"

@@ -45,6 +45,7 @@ ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a dev
 # Tells workers the vendor of the launch's devices, where --nproc names it.
 DEVICES_OF = "SPAWNLAUNCH_DEVICES_OF"
 _HIDES_ALL = ("", "-1")  # the usual ways to ask for no device
+MOST_DEVICES = 64  # assumed for a node where they cannot be counted
 _TWICE = "names a device twice"
 # The files that a process opens to use a device.
 _FILES = {"nvidia": "/dev/nvidia<N>", "amd": "/dev/dri/renderD<N>", "intel": "/dev/dri/renderD<N>"}
@@ -62,6 +63,7 @@ class Visible(records.NamedTuple):
     asked: str = ""  # the vendor that --nproc names
     why: str = ""  # why no device is seen, where the node has some
     unset: tuple[str, ...] = ()  # the variables without which a worker would see some
+    meant: str = ""  # a corrected assignment where a value is no list: CUDA_VISIBLE_DEVICES=0,1
 
     def device_of(self, local_rank: int) -> int | None:
         """The number of a local rank's device: rank r has the r-th one, modulo their number.
@@ -104,9 +106,11 @@ def visible(node: hardware.Node, environ: Mapping[str, str], asked: str | None =
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
     names = names or _entries(environ.get(variable, ",".join(map(str, range(len(slots))))))
+    meant = _mend(warnings, [name for name in variables if name in environ], environ, len(mine))
     result = Visible(
-        numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, chosen, asked
-    )
+        numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable, chosen, asked,
+        meant=meant,
+    )  # fmt: skip
     return result if slots else _none_selected(node, environ, result, len(mine))
 
 
@@ -120,11 +124,48 @@ def _none_selected(
     unset = (variable, *visible(node, others, result.asked).unset)
     why = next((line for line in warnings if set_to in line), "")
     if why:
-        cure = f"{why}, so no device is visible; unset {' '.join(unset)}"
+        cure = why if result.meant else f"{why}, so no device is visible; unset {' '.join(unset)}"
         warnings = tuple(cure if line == why else line for line in warnings)
     else:
         why = f"{set_to} hides {_counted(count, result.vendor)}"
     return result._replace(warnings=warnings, why=why, unset=unset)
+
+
+def _mend(warnings: list[str], names: Sequence[str], environ: Mapping[str, str], count: int) -> str:
+    """Return the corrected assignment for a value such as 0-1; add it to that warning."""
+    for i, line in enumerate(warnings):
+        for name in names:
+            if not line.startswith(f"{name}={environ[name]}: "):
+                continue
+            if correction := corrected(environ[name], count):
+                warnings[i] = f"{line}; export {name}={correction}"
+                return f"{name}={correction}"
+    return ""
+
+
+def corrected(value: str, count: int) -> str:
+    """Return the list that a value means, of the numbers of `count` devices; "": not certain.
+
+    >>> corrected("0-2", 4), corrected("ALL", 2), corrected("['0' 1]", 2), corrected("hip:1", 2)
+    ('0,1,2', '0,1', '0,1', '1')
+    >>> corrected("NoDevFiles", 4), corrected("0-7", 4), corrected("0,0", 4)
+    ('', '', '')
+    """
+    import re  # few variables have such a value
+
+    if value.strip().lower() in ("all", "any", "*"):
+        return ",".join(map(str, range(count)))
+    plain = re.sub(r"[\s\[\]{}()\"']+", " ", value)
+    plain = re.sub(r"(?i)(cuda|gpu|hip|rocm|xpu|npu|device|dev)[:_=]?(?=\d)", "", plain)
+    plain = re.sub(r"\s*(-|\.\.)\s*", "-", plain)
+    numbers: list[int] = []
+    for entry in re.findall(r"[^,;:|\s]+", plain):
+        span = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", entry)
+        if span is None:
+            return ""
+        numbers += range(int(span[1]), int(span[2] or span[1]) + 1)
+    is_list = numbers and max(numbers) < count and len(set(numbers)) == len(numbers)
+    return ",".join(map(str, numbers)) if is_list else ""
 
 
 def _counted(count: int, vendor: str) -> str:
@@ -167,7 +208,8 @@ def _none_visible(
     lines = [missing] if names else []
     if value.strip().lower() != "all" and any(not _is_single(each) for each in tokens):
         lines = [f"{variable}={value}: this is not a list of devices, with commas"]
-    return Visible((), variable, tuple(lines), names, variable)
+    meant = _mend(lines, [variable], environ, MOST_DEVICES)
+    return Visible((), variable, tuple(lines), names, variable, meant=meant)
 
 
 # Each of these returns the devices, the variables that decide (the last may be unset), and the

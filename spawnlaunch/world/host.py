@@ -4,8 +4,8 @@ A port that was free when it was chosen can be in use when rank 0 listens on it,
 The kernel gives ports of its ephemeral range to any outgoing connection: so none of those is
 chosen. And a second launch may choose at the same moment: so a launch that has chosen a port
 holds a lock named after it, an abstract Unix socket, until its process ends. Such a socket lives
-in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). Another
-user's launch holds its port in the same way. (Any user can listen at a port too.)
+in the network namespace, as ports do, and leaves nothing in the file system (unix(7)). It listens,
+so that the kernel tells which user has it: another user's socket of that name blocks no port.
 
 gloo uses the address of the host's own name. Many distributions map that name to 127.0.1.1, and
 some clusters to an interface that does not exist: then the ranks of other nodes never connect. The
@@ -17,8 +17,10 @@ from __future__ import annotations
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
 import errno
 import sys
+from contextlib import suppress
 
 from spawnlaunch.base import errors, machine, records, say
+from spawnlaunch.node import proc
 from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
@@ -34,6 +36,8 @@ MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
 MOST_OF_A_NAME = 64  # addresses of one name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
+BACKLOG = 1024  # other processes may connect so often to learn the owner; nothing accepts these
+LISTENS_S = 0.01  # seconds within which a process that has bound a name listens
 
 
 class LockedPort(records.NamedTuple):
@@ -78,8 +82,8 @@ def _in_use(resolution: identity.Resolution, port: int) -> str:
     """Return the error for a port in use; in a step the other tasks then wait for rank 0."""
     world, source = resolution.world, resolution.sources["master_port"].source
     line = (
-        f"port {port} ({source}) is in use on this machine, so rank 0 cannot listen there; end "
-        "what uses it (another launch, or what ss -ltnp shows), or use --master-port N"
+        f"port {port} ({source}) is in use on this machine, by {proc.describe_listener(port)}, so "
+        "rank 0 cannot listen there; end what uses it, or use --master-port N"
     )
     if world.mode == identity.TASK and world.world_size > 1:
         line += (
@@ -157,10 +161,11 @@ def hold_free_port(seed: int | None = None) -> LockedPort:
         low, high = map(int, machine.content(EPHEMERAL).split())
     except OSError:  # the ephemeral range is unknown
         low, high = 0, -1
-    for port in candidates(low, high, seed):
-        locked_port = hold_port(port)
-        if locked_port is not None:
-            return locked_port
+    for counts_others in (True, False):  # another user may have bound the names of all ports
+        for port in candidates(low, high, seed):
+            locked_port = hold_port(port, counts_others)
+            if locked_port is not None:
+                return locked_port
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
@@ -179,30 +184,44 @@ def candidates(low: int, high: int, seed: int) -> Iterator[int]:
     yield from master.CHOSEN_PORTS
 
 
-def claim(name: str) -> Any | None:
-    """Return a socket that holds an abstract name (unix(7)); None: another process has the name.
+def claim(name: str, counts_others: bool = False) -> Any | None:
+    """Return a socket that holds an abstract name (unix(7)) against this user's other processes.
 
-    Where the system refuses such sockets, as in a sandbox, it is a socket without a name.
+    None: one of them has the name, or, with `counts_others`, a process of another user. Without
+    `counts_others` another user's socket is ignored, as any user can bind any name: then the socket
+    that is returned has no name, as in a sandbox.
     """
     lock = None
     try:
         lock = machine.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         lock.bind(name)
+        lock.listen(BACKLOG)  # a process that finds the name taken asks whose it is
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE and (counts_others or _is_of_this_user(name)):
             return None
     return lock or machine.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
-def hold_port(port: int) -> LockedPort | None:
+def _is_of_this_user(name: str) -> bool:
+    """Whether a process of this user has an abstract name."""
+    for _ in range(2):  # that process may have bound the name, and not listen yet
+        with suppress(OSError):
+            connection, _, uid = machine.connect_local(name)
+            connection.close()
+            return bool(uid == machine.geteuid())
+        machine.sleep(LISTENS_S)
+    return False
+
+
+def hold_port(port: int, counts_others: bool = False) -> LockedPort | None:
     """Hold this port against other launches; None where one holds it, or a process listens on it.
 
-    Raises OSError where this process may not listen.
+    Raises OSError where this process may not listen. `counts_others`: see `claim`.
     """
     probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
     lock = probe
     if sys.platform == "linux":  # the only system with abstract sockets
-        lock = claim(f"\0spawnlaunch-port-{port}")
+        lock = claim(f"\0spawnlaunch-port-{port}", counts_others)
         if lock is None:
             probe.close()
             return None

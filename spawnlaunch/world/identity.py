@@ -252,6 +252,7 @@ class Capacity(records.NamedTuple):
     vendor: str = ""  # of the devices; "": there are none, or it is not known
     why: str = ""  # why a worker sees no device, though a driver is loaded
     unset: tuple[str, ...] = ()  # the variables without which a worker would see devices
+    meant: str = ""  # what to export in place of a variable that is no list of devices
     are_counted: bool = True  # False: there may be devices that spawnlaunch cannot count
 
 

@@ -273,8 +273,9 @@ def _count_workers(evidence: identity.Evidence) -> identity.Fact:
         return fact._replace(value=count, source=f"{fact.source} {fact.value}")
     if 0 < devices < fact.value and not evidence.request.oversubscribe:
         by = f" ({capacity.devices_by})" if capacity.devices_by else ""
+        first = f"export {capacity.meant}, or " if capacity.meant else ""
         raise errors.UsageError(
-            f"{typed}, but {devices} visible device{'s' * (devices > 1)}{by}; use {flag} "
+            f"{typed}, but {devices} visible device{'s' * (devices > 1)}{by}; {first}use {flag} "
             f"{devices}, or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
@@ -290,6 +291,8 @@ def _why_none(word: str, capacity: identity.Capacity, flag: str) -> str:
     if is_other and capacity.vendor:
         where = "visible" if capacity.devices else "here"
         reason = f" (those that are {where} are of {capacity.vendor})"
+    elif capacity.meant:
+        reason, remedy = f": {capacity.why.rpartition('; ')[0]}", f"export {capacity.meant}"
     elif capacity.unset:
         remedy = f"unset {' '.join(capacity.unset)}"
     kind = "GPU" if word == "auto" else word.upper()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -9,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.cli.flags import Program, Request
+from spawnlaunch.node import cgroup
+from spawnlaunch.node.hardware import Quota
+from tests import machines
+from tests.binding.test_policy import bound
 from tests.machines.small import TWO_NODES, small
-from tests.machines.tree import Gpu, Machine
+from tests.machines.tree import Gpu, Machine, node_of
 from tests.support.explained import explain
 from tests.support.launching import clean_environ, run
+from tests.support.patience import PATIENCE_S
 
 V2 = {"proc/mounts": "cgroup2 /cg cgroup2 rw 0 0", "proc/self/cgroup": "0::/pod/box"}
 V1 = {"proc/mounts": "cgroup /cg/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0",
@@ -133,6 +140,17 @@ def test_a_task_of_a_snapshot_divides_the_quota_with_the_others() -> None:
     assert (told["mode"], [worker["threads"] for worker in told["workers"]]) == ("task", [1])
 
 
+@pytest.mark.parametrize(("alone", "threads"), [(False, 4), (True, 16)])
+def test_a_group_that_holds_one_task_alone_is_not_divided(
+    monkeypatch: pytest.MonkeyPatch, alone: bool, threads: int
+) -> None:
+    monkeypatch.setattr(cgroup, "holds_alone", lambda _: alone)
+    node = node_of(machines.LUMI)._replace(quotas=(Quota(16.0, "/cg/cpu.max"),), devices=())
+    request = Request(Program("script", "x.py", ()), "python")
+    assert {each.threads for each in bound(node, request, "task", 4).bindings} == {threads}
+    assert {each.threads for each in bound(node, request, "local", 4).bindings} == {4}
+
+
 # Real groups
 
 
@@ -161,3 +179,44 @@ def test_a_launch_in_a_real_group_starts_as_many_as_it_can_run(group: Path) -> N
     told = json.loads(done.stdout)
     assert told["node"]["quota"] == {"cpus": 1.0, "path": f"{group}/cpu.cfs_quota_us"}
     assert [worker["threads"] for worker in told["workers"]] == [1]
+
+
+ALONE = (
+    "from spawnlaunch.node import cgroup, hardware; import sys; "
+    "print(cgroup.holds_alone(hardware.Quota(1.0, sys.argv[1])))"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "other", "alone"),
+    [
+        ("", "", True),
+        ("sleep 60 & ", "", True),  # a child of the shell that becomes the task
+        ("", "tasks", False),
+        ("", "inner/tasks", False),
+    ],
+)
+def test_a_task_has_a_group_alone_with_its_family(
+    group: Path, before: str, other: str, alone: bool
+) -> None:
+    stranger = subprocess.Popen(["sleep", "600"]) if other else None
+    try:
+        if stranger:
+            (group / other).write_text(str(stranger.pid))
+        # The shell outside waits for the one that becomes the task, and ends what that has left.
+        task = f'echo $$ > {group}/tasks; {before}exec "$@"'
+        ended = 'setsid sh -c "$0" sh "$@" & wait $!; kill -- -$! 2>/dev/null; true'
+        command = [sys.executable, "-c", ALONE, f"{group}/cpu.cfs_quota_us"]
+        done = subprocess.run(
+            ["sh", "-c", ended, task, *command],
+            capture_output=True, text=True, env=clean_environ(), timeout=PATIENCE_S, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == str(alone), done.stderr
+    finally:
+        if stranger:
+            stranger.kill()
+            stranger.wait()
+
+
+def test_of_a_group_that_cannot_be_read_nobody_knows_whose_it_is(tmp_path: Path) -> None:
+    assert not cgroup.holds_alone(Quota(1.0, f"{tmp_path}/cpu.max"))

@@ -54,7 +54,7 @@ def jobs(draw: DrawFn) -> Job:
     machine = draw(st.sampled_from(MACHINES))
     node = node_of(machine)
     node = node._replace(
-        cpus_allowed=node.cpus_online, cpus_cgroup=None, quota=draw(quotas()),
+        cpus_allowed=node.cpus_online, cpus_cgroup=None, quotas=draw(quotas()),
         memory_nodes=frozenset(each.id for each in node.numa if each.memory != 0),
     )  # fmt: skip
     shown = draw(shown_devices(machine))
@@ -85,8 +85,10 @@ def masked_jobs(draw: DrawFn) -> Job:
     return job._replace(node=node)
 
 
-def quotas() -> st.SearchStrategy[Quota | None]:
-    return st.none() | st.builds(Quota, st.floats(0.1, 200), st.just("cpu.max"))
+def quotas() -> st.SearchStrategy[tuple[Quota, ...]]:
+    return st.lists(st.builds(Quota, st.floats(0.1, 200), st.just("cpu.max")), max_size=1).map(
+        tuple
+    )
 
 
 @st.composite

@@ -1,14 +1,20 @@
 """MASTER_PORT: free, outside the ephemeral range, and never given to two launches."""
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from spawnlaunch.node import proc
 from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, clean_environ, launch
+from tests.support.required import require_root
 from tests.world.resolving import STEP_OF_TWO
 
 
@@ -23,6 +29,31 @@ def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
     third = host.hold_free_port(seed=0)
     third.lock.close()
     assert third.port == first.port
+
+
+HOLDS = """
+import os, socket, sys
+os.setuid(65534)
+sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+sock.bind("\\0spawnlaunch-port-" + sys.argv[1])
+if "listens" in sys.argv:
+    sock.listen(0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["listens", "is silent"])
+def test_a_name_that_another_user_has_is_no_claim_to_the_port_that_was_asked_for(how: str):
+    require_root()
+    port = host.hold_free_port(seed=4).port
+    words = [sys.executable, "-S", "-c", HOLDS, str(port), how]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE) as stranger:
+        assert stranger.stdout
+        assert stranger.stdout.readline()
+        assert host.hold_port(port)
+        assert host.hold_free_port(seed=4).port != port  # it may be another user's launch
+        stranger.communicate()
 
 
 def test_a_port_with_a_listener_is_passed_over():
@@ -52,8 +83,18 @@ def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
     assert master.port_of(job) == master.port_of(job)
 
 
+def test_who_has_a_port_that_rank_0_cannot_have_is_named():
+    """A process that listens, which this test is here; or a launch that has chosen the port."""
+    held = host.hold_free_port()
+    assert proc.describe_listener(held.port).startswith("another launch")
+    held.lock.close()
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.create_server((address, held.port), family=family):
+            assert proc.describe_listener(held.port).endswith(f" (pid {os.getpid()})")
+
+
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_a_task_that_is_rank_0_says_that_its_port_is_taken_and_who_waits_for_it(tasks: int):
+def test_a_task_that_is_rank_0_says_who_has_its_port_and_who_waits_for_it(tasks: int):
     """All tasks have the port by themselves: nobody can tell the others another one."""
     sizes = {"SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_TASKS_PER_NODE": f"{tasks}"}
     one_node = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node1"}
@@ -62,5 +103,5 @@ def test_a_task_that_is_rank_0_says_that_its_port_is_taken_and_who_waits_for_it(
         port = taken.getsockname()[1]
         done = launch("--master-port", port, WORKERS / "report.py", environ=clean_environ(**step))
     assert done.returncode == 2, done.stderr
-    assert f"port {port} (--master-port) is in use" in done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
     assert ("--kill-on-bad-exit=1" in done.stderr) == (tasks > 1)
