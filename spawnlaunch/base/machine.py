@@ -313,10 +313,10 @@ def getaddrinfo(name: str, port: int | None, *options: int) -> Any:
 
 # Files
 
-access, fchmod, fchown, listdir, lstat = os.access, os.fchmod, os.fchown, os.listdir, os.lstat
-mkdir, open, readlink, rename = os.mkdir, os.open, os.readlink, os.rename
+access, fchmod, listdir, lstat = os.access, os.fchmod, os.listdir, os.lstat
+mkdir, open, readlink = os.mkdir, os.open, os.readlink
 replace, rmdir, stat, symlink, unlink = os.replace, os.rmdir, os.stat, os.symlink, os.unlink
-exists, isdir, isfile, lexists = os.path.exists, os.path.isdir, os.path.isfile, os.path.lexists
+exists, isdir, isfile, islink = os.path.exists, os.path.isdir, os.path.isfile, os.path.islink
 
 
 def content(path: str, most: int = 1 << 30) -> bytes:
@@ -330,6 +330,13 @@ def content(path: str, most: int = 1 << 30) -> bytes:
         return b"".join(parts)
     finally:
         close(fd)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory with all that is in it; no link is followed. Raises OSError."""
+    import shutil  # it takes milliseconds, and is seldom needed
+
+    shutil.rmtree(path)
 
 
 def name_of_user(uid: int) -> str:

@@ -22,6 +22,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 import tempfile
 import time
 import traceback
@@ -34,7 +35,6 @@ from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
 from spawnlaunch.node import proc, sysfs
 from spawnlaunch.outcome import failures
-from spawnlaunch.run.preload import libraries
 
 RECHECK_S = 1.0  # between checks whether another rank has failed, which disturb the sample
 TAIL_CHARS = 4000  # of an error
@@ -111,7 +111,8 @@ def of_workload(
 
     def run() -> NoReturn:
         os.environ["OMP_NUM_THREADS"] = str(binding.threads)
-        libraries.set_threads(binding.threads)
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(binding.threads)
         watch = Watch(binding.cpus or allowed, allowed)
         try:
             values = measure(watch)

@@ -25,7 +25,7 @@ from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
 from spawnlaunch.run import unable
-from spawnlaunch.workers import files, launches
+from spawnlaunch.workers import launches
 
 
 def main(caller: int, directory: str, argv: list[str]) -> int:
@@ -47,7 +47,8 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
         return status
     finally:
         if os.getppid() != caller:
-            files.remove_tree(directory)
+            with suppress(OSError):
+                machine.remove_tree(directory)
 
 
 def _has_no_outcome(directory: str, worker: launches.Worker) -> bool:

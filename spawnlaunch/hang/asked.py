@@ -67,7 +67,7 @@ def as_json(answer: Testimony, most_calls: int | None = None) -> dict[str, Any]:
     }
 
 
-def from_json(given: Mapping[str, Any], later_ns: int = 0) -> Testimony:
+def from_json(values: Mapping[str, Any], later_ns: int = 0) -> Testimony:
     """Read an answer from JSON.
 
     `later_ns` is added to its times, which are of another node's clock.
@@ -75,21 +75,21 @@ def from_json(given: Mapping[str, Any], later_ns: int = 0) -> Testimony:
     """
     calls = tuple(
         flight.Collective(
-            str(group), int(number), str(name), str(what), str(place),
+            str(group), int(number), str(name), str(shape), str(place),
             flight.moment(when + later_ns), bool(is_over),
         )
-        for group, number, name, what, place, when, is_over in given["calls"]
+        for group, number, name, shape, place, when, is_over in values["calls"]
     )  # fmt: skip
-    record = flight.Record(calls, _members(given["members"]), bool(given["whole"]))
+    record = flight.Record(calls, _members(values["members"]), bool(values["whole"]))
     looks = [
         Look(flight.moment(when + later_ns), str(place), bool(is_backward))
-        for when, place, is_backward in given["looks"]
+        for when, place, is_backward in values["looks"]
     ]
-    return Testimony("", looks, record, flight.moment(given["when"] + later_ns), 0.0)
+    return Testimony("", looks, record, flight.moment(values["when"] + later_ns), 0.0)
 
 
-def _members(given: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
-    return {name: frozenset(map(int, ranks)) for name, ranks in given.items()}
+def _members(members: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
+    return {name: frozenset(map(int, ranks)) for name, ranks in members.items()}
 
 
 class Question:
@@ -143,7 +143,7 @@ def answer(data: bytes) -> Testimony:
         tuple(groups.Frame(str(name), str(file), int(line)) for name, file, line in stack)
         for stack in head["stacks"]
     ]
-    at = [(groups.own_place(stack), groups.is_backward(stack)) for stack in stacks]
+    at = [(groups.user_place(stack), groups.is_backward(stack)) for stack in stacks]
     looks = [Look(flight.moment(when), *at[i]) for when, i in head["looks"]]
     dumps: list[flight.Record] = []
     members = _members(head["groups"])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
 
-LATELY_S = 30.0  # the time that is looked at
+RECENT_S = 30.0  # the time that is looked at
 FEW = 60  # collectives, which are looked at also where they are older
 # Ranks late by chance are not named. A named rank is waited for in this share of the time, ...
 LEAST = 0.1
@@ -93,8 +93,10 @@ def notes(verdict: Verdict) -> list[Note]:
     Ranks that hang before the same line have one note together, with the number of the first.
     """
     alike: dict[tuple[str, int], list[Culprit]] = {}
-    for one in verdict.culprits:
-        alike.setdefault((one.before, -1 if one.is_hang else one.rank), []).append(one)
+    for culprit in verdict.culprits:
+        alike.setdefault((culprit.before, -1 if culprit.is_hang else culprit.rank), []).append(
+            culprit
+        )
     uncertain_s, wrong = verdict.uncertain_s, verdict.mismatch
     clocks = f" (clocks within {1e3 * uncertain_s:.1f} ms)" if uncertain_s else ""
     return [
@@ -108,12 +110,12 @@ def _sentence(alike: Sequence[Culprit]) -> str:
 
     `the others wait for rank 1, 20 ms of each 29 ms, before a.py:12 (all_reduce); it is at b.py:3`
     """
-    first, late_s = alike[0], max(one.late_s for one in alike)
-    ranks = groups.ranks_of(one.rank for one in alike)
+    first, late_s = alike[0], max(culprit.late_s for culprit in alike)
+    ranks = groups.ranks_of(culprit.rank for culprit in alike)
     of_time = "so far" if first.is_hang else f"of each {_time(first.every_s)}"
     are_at = "it is at" if len(alike) == 1 else "they are at"
-    is_one_place = first.at and all(one.at == first.at for one in alike)
-    at = f"; {are_at} {first.at}" if is_one_place else ""
+    is_same_place = first.at and all(culprit.at == first.at for culprit in alike)
+    at = f"; {are_at} {first.at}" if is_same_place else ""
     return f"the others wait for {ranks}, {_time(late_s)} {of_time}, before {first.before}{at}"
 
 
@@ -131,25 +133,25 @@ def judged(
     mismatch = flight.mismatch(recorded)
     if mismatch:  # which is seldom
         mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
-    meetings = _lately(recorded, now)
+    meetings = _recent(recorded, now)
     if not meetings or _are_past(meetings, now):
         return Verdict({}, (), mismatch)
     since = meetings[0].begins
-    ranks = {rank for one in meetings for rank in one.came}
-    waiting = _spans(ranks, (span for one in meetings for span in one.waits()))
+    ranks = {rank for meeting in meetings for rank in meeting.arrivals}
+    waiting = _spans(ranks, (span for meeting in meetings for span in meeting.waits()))
     uncertain_ns = int(uncertain_s * 1e9)
-    late = _spans(ranks, (span for one in meetings for span in one.lates(uncertain_ns)))
+    late = _spans(ranks, (span for meeting in meetings for span in meeting.lates(uncertain_ns)))
     late = {rank: _without(spans, waiting[rank]) for rank, spans in late.items()}
     all_ns = max(now - since, 1)
     shares = {
         rank: Waits(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
         for rank in waiting
     }
-    found = _hanging(meetings, answers, hang_s) or [
+    culprits = _hanging(meetings, answers, hang_s) or [
         _culprit(rank, late[rank], all_ns, meetings, answers)
         for rank in _named(shares, late, since, now)
     ]
-    return Verdict(shares, found, mismatch, uncertain_s)
+    return Verdict(shares, culprits, mismatch, uncertain_s)
 
 
 def _placed(answer: asked.Testimony) -> flight.Record:
@@ -159,16 +161,18 @@ def _placed(answer: asked.Testimony) -> flight.Record:
     lines = {look.place for look in answer.looks if last and look.when > last.when and look.place}
     if last is None or last.place or len(lines) != 1:
         return answer.record
-    placed = (one._replace(place=min(lines)) if one is last else one for one in calls)
+    placed = (call._replace(place=min(lines)) if call is last else call for call in calls)
     return answer.record._replace(calls=tuple(placed))
 
 
-def _lately(recorded: Mapping[int, flight.Record], now: int) -> list[_Meeting]:
+def _recent(recorded: Mapping[int, flight.Record], now: int) -> list[_Meeting]:
     """The collectives that are looked at, in their order."""
-    meetings = [one for group in flight.names(recorded) for one in _meetings(group, recorded, now)]
-    meetings.sort(key=lambda one: one.begins)
-    lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
-    return lately if len(lately) >= FEW else meetings[-FEW:]
+    meetings = [
+        meeting for group in flight.names(recorded) for meeting in _meetings(group, recorded, now)
+    ]
+    meetings.sort(key=lambda meeting: meeting.begins)
+    recent = [meeting for meeting in meetings if meeting.begins >= now - RECENT_S * 1e9]
+    return recent if len(recent) >= FEW else meetings[-FEW:]
 
 
 def _meetings(group: str, recorded: Mapping[int, flight.Record], now: int) -> Iterator[_Meeting]:
@@ -181,8 +185,8 @@ def _meetings(group: str, recorded: Mapping[int, flight.Record], now: int) -> It
         calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
         is_over = all(call.is_over for call in calls.values())
         absent = frozenset() if is_over else by_rank.keys() - calls.keys()
-        came = {rank: call.when for rank, call in calls.items()} | dict.fromkeys(absent, now)
-        yield _Meeting(next(iter(calls.values())), came, frozenset(absent))
+        arrived = {rank: call.when for rank, call in calls.items()} | dict.fromkeys(absent, now)
+        yield _Meeting(next(iter(calls.values())), arrived, frozenset(absent))
 
 
 def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
@@ -190,24 +194,24 @@ def _are_past(meetings: Sequence[_Meeting], now: int) -> bool:
 
     Lateness in the past then says nothing about the ranks' present places.
     """
-    patience = max(LATELY_S * 1e9, HANG_STEPS * _longest_step(meetings))
-    is_over = not any(one.absent for one in meetings)
-    return is_over and now - max(max(one.came.values()) for one in meetings) > patience
+    patience = max(RECENT_S * 1e9, HANG_STEPS * _longest_step(meetings))
+    is_over = not any(meeting.absent for meeting in meetings)
+    return is_over and now - max(max(meeting.arrivals.values()) for meeting in meetings) > patience
 
 
 def _longest_step(meetings: Sequence[_Meeting]) -> int:
     return max((b.begins - a.begins for a, b in pairwise(meetings)), default=0)
 
 
-def _spans(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
+def _spans(ranks: Iterable[int], pairs: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
     """The spans of each rank; overlapping ones are merged."""
     spans: dict[int, list[Span]] = {rank: [] for rank in ranks}
-    for rank, (begin, end) in sorted(found):
-        own = spans[rank]
-        if own and begin <= own[-1][1]:
-            own[-1] = own[-1][0], max(end, own[-1][1])
+    for rank, (begin, end) in sorted(pairs):
+        merged = spans[rank]
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            own.append((begin, end))
+            merged.append((begin, end))
     return spans
 
 
@@ -215,23 +219,25 @@ class _Meeting(records.NamedTuple):
     """The times at which the ranks of one collective came, or until which they had not come."""
 
     call: flight.Collective
-    came: Mapping[int, int]  # by rank
+    arrivals: Mapping[int, int]  # by rank
     absent: frozenset[int]  # of these, the ranks that had not come yet
 
     @property
     def begins(self) -> int:
-        return min(self.came.values())
+        return min(self.arrivals.values())
 
     def waits(self) -> Iterable[tuple[int, Span]]:
-        last = max(self.came.values())
-        return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
+        last = max(self.arrivals.values())
+        return (
+            (r, (arrived, last)) for r, arrived in self.arrivals.items() if r not in self.absent
+        )
 
     def lates(self, uncertain_ns: int = 0) -> Iterable[tuple[int, Span]]:
-        for rank, came in self.came.items():
-            others = sorted(when for other, when in self.came.items() if other != rank)
-            half = others[(len(others) - 1) // 2] + uncertain_ns if others else came
-            if half < came:
-                yield rank, (half, came)
+        for rank, arrived in self.arrivals.items():
+            others = sorted(when for other, when in self.arrivals.items() if other != rank)
+            half = others[(len(others) - 1) // 2] + uncertain_ns if others else arrived
+            if half < arrived:
+                yield rank, (half, arrived)
 
 
 def _named(
@@ -240,31 +246,31 @@ def _named(
     """The ranks that are late by more than chance, all of the time."""
     worst = max(share.late_share for share in shares.values())
     least = max(LEAST, NEXT_TO_WORST * worst)
-    found = sorted(rank for rank, share in shares.items() if share.late_share >= least)
-    others = [share.late_share for rank, share in shares.items() if rank not in found]
-    named = min(shares[rank].late_share for rank in found or shares)
+    ranks = sorted(rank for rank, share in shares.items() if share.late_share >= least)
+    others = [share.late_share for rank, share in shares.items() if rank not in ranks]
+    named = min(shares[rank].late_share for rank in ranks or shares)
     if not others or max(others) * ABOVE_OTHERS > named:
         return []
-    found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]
-    are_few = 0 < 2 * len(found) <= len(shares)  # where most are late, the others are early
-    return found if are_few and _chance(found, late) < CHANCE else []
+    ranks = [rank for rank in ranks if _is_always(late[rank], OF_PART * least, since, now)]
+    are_few = 0 < 2 * len(ranks) <= len(shares)  # where most are late, the others are early
+    return ranks if are_few and _chance(ranks, late) < CHANCE else []
 
 
-def _chance(found: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
+def _chance(ranks: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
     """The probability that some ranks, as many as `found`, are late as often by chance.
 
     By chance, each time of lateness hits each rank with the same probability. A busy machine's few
     long interruptions may well hit the same rank.
     """
-    small = min(min(_in_steps(late[rank])) for rank in found)
+    small = min(min(_in_steps(late[rank])) for rank in ranks)
     times = {rank: sum(e - b >= small for b, e in spans) for rank, spans in late.items()}
-    theirs, all_times = sum(times[rank] for rank in found), sum(times.values())
+    named_times, all_times = sum(times[rank] for rank in ranks), sum(times.values())
     if all_times > MOST_TIMES:
-        theirs, all_times = theirs * MOST_TIMES // all_times, MOST_TIMES
-    size, named = len(late), len(found)
+        named_times, all_times = named_times * MOST_TIMES // all_times, MOST_TIMES
+    size, named = len(late), len(ranks)
     ways = (
         comb(all_times, n) * named**n * (size - named) ** (all_times - n)
-        for n in range(theirs, all_times + 1)
+        for n in range(named_times, all_times + 1)
     )
     return float(comb(size, named) * sum(ways) / size**all_times)
 
@@ -274,8 +280,8 @@ def _is_always(late: Sequence[Span], least: float, since: int, now: int) -> bool
     count = max(1, min(PARTS, len(_in_steps(late)) - 1))
     length = (now - since) // count
     parts = [(since + i * length, since + (i + 1) * length) for i in range(count)]
-    found = sum(_length(_within(late, part)) >= least * length for part in parts)
-    return found >= max(2, IN_PARTS * count)
+    late_parts = sum(_length(_within(late, part)) >= least * length for part in parts)
+    return late_parts >= max(2, IN_PARTS * count)
 
 
 def _in_steps(late: Sequence[Span]) -> list[int]:
@@ -285,7 +291,7 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
     for length in lengths:
         so_far += length
         if so_far >= half:
-            return [one for one in lengths if one >= SMALL * length]
+            return [each for each in lengths if each >= SMALL * length]
     return []
 
 
@@ -299,24 +305,29 @@ def _hanging(
     missing wait for others too, as in two groups for each other, all of them hang.
     """
     missing: dict[int, tuple[_Meeting, Span]] = {}
-    for one in filter(lambda one: one.absent, meetings):
+    for meeting in filter(lambda meeting: meeting.absent, meetings):
         if hang_s is None:  # by how often the group meets
-            alike = [each for each in meetings if each.call.group == one.call.group]
+            alike = [each for each in meetings if each.call.group == meeting.call.group]
             patience = max(HANG_S * 1e9, HANG_STEPS * _longest_step(alike))
         else:
             patience = hang_s * 1e9
-        for rank, span in one.lates():
-            if rank in one.absent and span[1] - span[0] > patience:
-                missing.setdefault(rank, (one, span))
-    waiting = {rank for one, _ in missing.values() for rank in one.came if rank not in one.absent}
-    found = []
+        for rank, span in meeting.lates():
+            if rank in meeting.absent and span[1] - span[0] > patience:
+                missing.setdefault(rank, (meeting, span))
+    waiting = {
+        rank
+        for meeting, _ in missing.values()
+        for rank in meeting.arrivals
+        if rank not in meeting.absent
+    }
+    culprits = []
     for rank in sorted(missing.keys() - waiting or missing):
-        one, (begin, end) = missing[rank]
-        before, _ = _before(rank, [one], answers)
+        meeting, (begin, end) = missing[rank]
+        before, _ = _before(rank, [meeting], answers)
         places = Counter(look.place for look in answers[rank].looks if look.place)
         at = max(places, key=places.__getitem__, default="")
-        found.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
-    return found
+        culprits.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
+    return culprits
 
 
 def _culprit(
@@ -336,14 +347,14 @@ def _before(
     """The place where the others wait for the rank: in words, and as a line."""
     names: Counter[str] = Counter()
     places: Counter[tuple[str, str]] = Counter()
-    for one in meetings:
-        late = dict(one.lates()).get(rank)
+    for meeting in meetings:
+        late = dict(meeting.lates()).get(rank)
         if late:
-            name = one.call.name
+            name = meeting.call.name
             names[name] += late[1] - late[0]
             places.update(
                 (name + " in backward" * look.is_backward, look.place)
-                for other, (begin, end) in one.waits()
+                for other, (begin, end) in meeting.waits()
                 for look in answers[other].looks
                 if other != rank and begin < look.when < end and look.place
             )
@@ -358,15 +369,15 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
 
     "" where that explains less than a third of its lateness.
     """
-    own = _profile(answers[rank])
+    profile = _profile(answers[rank])
     others = [_profile(answer) for other, answer in answers.items() if other != rank]
     others = [each for each in others if each]
-    if not own or not others:
+    if not profile or not others:
         return ""
     half = (len(others) - 1) // 2
-    usual = {place: sorted(each.get(place, 0.0) for each in others)[half] for place in own}
-    most = max(own, key=lambda place: own[place] - usual[place])
-    return most if own[most] - usual[most] >= late / 3 else ""
+    usual = {place: sorted(each.get(place, 0.0) for each in others)[half] for place in profile}
+    most = max(profile, key=lambda place: profile[place] - usual[place])
+    return most if profile[most] - usual[most] >= late / 3 else ""
 
 
 def _profile(answer: asked.Testimony) -> dict[str, float]:
@@ -379,13 +390,13 @@ def _profile(answer: asked.Testimony) -> dict[str, float]:
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     """The spans without the time of others: a rank that waits itself is late because of another."""
-    found: list[Span] = []
+    remaining: list[Span] = []
     for begin, end in spans:
         for other in _within(others, (begin, end)):
-            found.append((begin, other[0]))
+            remaining.append((begin, other[0]))
             begin = other[1]
-        found.append((begin, end))
-    return [span for span in found if span[0] < span[1]]
+        remaining.append((begin, end))
+    return [span for span in remaining if span[0] < span[1]]
 
 
 def _within(spans: Sequence[Span], part: Span) -> list[Span]:

@@ -162,12 +162,12 @@ def entered_by(group: str, recorded: Mapping[int, Record]) -> dict[int, dict[int
         rank: [call for call in record.calls if call.group == group]
         for rank, record in recorded.items()
     }
-    again = (call.when for calls in by_rank.values() for call in calls if call.number == 0)
-    gone = max(again, default=-1)  # the last call in a group that has been made again since
+    remade = (call.when for calls in by_rank.values() for call in calls if call.number == 0)
+    last_dead = max(remade, default=-1)  # the last call in a group that has been made again since
     named = [record.members[group] for record in recorded.values() if group in record.members]
     members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
     return {
-        rank: {call.number: call for call in calls if call.when > gone}
+        rank: {call.number: call for call in calls if call.when > last_dead}
         for rank, calls in by_rank.items()
         if rank in members and (calls or recorded[rank].is_whole)
     }

@@ -78,7 +78,7 @@ class Answer(records.NamedTuple):
 
     rank: int
     is_worker: bool  # and no child of one
-    how: str  # "by itself", "by py-spy", or why it was not
+    source: str  # "by itself", "by py-spy", or why it was not
     text: str  # the stacks, or else the process that has not shown them
 
 
@@ -102,10 +102,10 @@ class Group(records.NamedTuple):
 def groups(answers: Iterable[Answer]) -> list[Group]:
     """The groups of processes that are in the same place, the smallest first."""
     ranks: dict[tuple[bool, str, Stack], list[int]] = {}
-    for one in answers:
-        stack = main_stack(one.text)
-        words = "" if stack else f"{one.text.strip()} ({one.how})"
-        ranks.setdefault((one.is_worker, words, stack), []).append(one.rank)
+    for answer in answers:
+        stack = main_stack(answer.text)
+        words = "" if stack else f"{answer.text.strip()} ({answer.source})"
+        ranks.setdefault((answer.is_worker, words, stack), []).append(answer.rank)
     ordered = sorted(ranks.items(), key=lambda group: (len(group[1]), min(group[1])))
     return [
         Group(alike, is_worker, _where(words, stack, False), _where(words, stack, True))
@@ -124,7 +124,7 @@ def _where(words: str, stack: Stack, is_of_several: bool) -> str:
     be = "are" if is_of_several else "is"
     if not stack:
         return f"{be} {words}"
-    at = own(stack) or stack[0]
+    at = user_frame(stack) or stack[0]
     called = [frame for frame in stack[: stack.index(at)] if frame.function not in WRAPPERS]
     call = called[-1] if called else at
     is_waiting = call.function.rpartition(".")[2] in WAITING or COLLECTIVES in call.file
@@ -136,9 +136,9 @@ def _place(frame: Frame) -> str:
     return f"{os.path.basename(frame.file)}:{frame.line or '?'}"
 
 
-def own_place(stack: Stack) -> str:
+def user_place(stack: Stack) -> str:
     """`train.py:88`: the innermost line of the user's program; "" where there is none."""
-    frame = own(stack)
+    frame = user_frame(stack)
     return _place(frame) if frame else ""
 
 
@@ -147,27 +147,27 @@ def is_backward(stack: Stack) -> bool:
     return any(frame.function == "_engine_run_backward" for frame in stack)
 
 
-def own(stack: Stack) -> Frame | None:
+def user_frame(stack: Stack) -> Frame | None:
     """The innermost call of the user's program, and not of a library."""
-    users = (one for one in stack if LOOP in one.file or not is_library(one.file))
-    found = next(users, None)
-    if found is None or COMMAND.match(found.file):
-        package = next(filter(None, (PACKAGE.match(one.file) for one in reversed(stack))), None)
-        inside = (one for one in stack if package and one.file.startswith(package[0]))
-        return next(inside, found)
-    return found
+    users = (frame for frame in stack if LOOP in frame.file or not is_library(frame.file))
+    innermost = next(users, None)
+    if innermost is None or COMMAND.match(innermost.file):
+        package = next(filter(None, (PACKAGE.match(frame.file) for frame in reversed(stack))), None)
+        inside = (frame for frame in stack if package and frame.file.startswith(package[0]))
+        return next(inside, innermost)
+    return innermost
 
 
 def main_stack(text: str) -> Stack:
     """The stack of the main thread; empty where the text has none."""
     named: Stack = ()
-    found: list[Stack] = []
+    stacks: list[Stack] = []
     for name, stack in _threads(text):
         if name == "MainThread":
             named = stack
-        found.append(stack)
-    main = (stack for stack in found if stack and stack[-1].function not in _OF_A_THREAD)
-    return named or next(main, ()) or next(filter(None, reversed(found)), ())
+        stacks.append(stack)
+    main = (stack for stack in stacks if stack and stack[-1].function not in _OF_A_THREAD)
+    return named or next(main, ()) or next(filter(None, reversed(stacks)), ())
 
 
 def _threads(text: str) -> list[tuple[str, Stack]]:

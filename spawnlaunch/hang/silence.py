@@ -5,12 +5,11 @@ show_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank i
 _call_roll (the lines) -> Supervisor.stacks_shown -> Decisions.stacks_shown, which ends the launch
 with --on-hang kill.
 
-Output through our pipes is seen at once; of a worker that writes to a file by itself, the file's
-time of change is looked at when the others have been silent. (A clock that is set meanwhile can
-make that silence seem longer or shorter, once.) Workers that wait for a slow reader of their output
-do not count as silent; nor do workers of which one is stopped, as the others may wait for it. With
---on-hang kill a rank that is stopped for so long counts as hanging, but no hang is looked for while
-a debugger holds one.
+Output through our pipes is seen at once; of a worker that writes to a file by itself, it is seen
+when the file's time of change is another one than before. Workers that wait for a slow reader of
+their output do not count as silent; nor do workers of which one is stopped, as the others may wait
+for it. With --on-hang kill a rank that is stopped for so long counts as hanging, but no hang is
+looked for while a debugger holds one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from spawnlaunch.base import machine
+from spawnlaunch.base import events, machine
 from spawnlaunch.cli import flags
 from spawnlaunch.hang import stacks
 from spawnlaunch.node import proc
@@ -27,7 +26,7 @@ from spawnlaunch.run.processes import Running
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.workers import launches
 
-MOST_LOOK_S, LOOKS = 10.0, 100  # between two looks at the clock; of the limit at least so many
+MOST_LOOK_S, LOOKS = 10.0, 100  # between two looks at the workers; of the limit at least so many
 
 
 class HangHelp(observer.Observer):
@@ -37,25 +36,31 @@ class HangHelp(observer.Observer):
         self._supervisor, launch = supervisor, supervisor.launch
         self._loop, self._output = supervisor.loop, supervisor.output
         self._limit_s = launch.request.hang_timeout_s
-        self._look_s = min(MOST_LOOK_S, self._limit_s / LOOKS)  # by which silence may be off
-        self._is_for_the_end = launch.request.on_hang == flags.KILL
-        self._files: list[str] = []
-        self._since, self._lost_s = machine.running_s(), 0.0
-        self._stopped_at = self._since  # or continued, or begun
-        self._why_not = ""  # of stopped workers, last
+        self._look_s = min(MOST_LOOK_S, max(self._limit_s / LOOKS, events.LOOK_S))
+        self._ends_job = launch.request.on_hang == flags.KILL
+        self._changed_at: dict[str, float] = {}  # by file that a worker writes by itself
+        self._stopped: dict[int, int] = {}  # pids of workers, by rank
+        self._stopped_at = self._since = machine.running_s()
+        self._reason = ""  # why no hang is looked for, last
         self.roll_call = stacks.RollCall(
             self._loop, self._output, launch.scratch, self._on_roll_called, supervisor.note
         )
 
     def began(self, workers: Sequence[launches.Worker], _: Mapping[int, Running], /) -> None:
         streams = (route for worker in workers for route in worker.routes)
-        self._files = [route.file for route in streams if route.file and route.is_redirected]
+        paths = (route.file for route in streams if route.file and route.is_redirected)
+        self._changed_at = dict.fromkeys(paths, 0.0)
         self.resumed()
 
     def resumed(self) -> None:
         """Start the silence again: earlier times do not count."""
         self._since = self._stopped_at = machine.running_s()
-        self._loop.alarm(self._listen, self._limit_s or None, look_s=self._look_s)
+        self._look_again(0.0)
+
+    def _look_again(self, silent_s: float) -> None:
+        """Look at the workers again, before they can have been silent for too long."""
+        after_s = min(self._look_s, self._limit_s - silent_s) if self._limit_s else None
+        self._loop.alarm(self._listen, after_s, look_s=self._look_s)
 
     def ran(self) -> None:
         self._loop.alarm(self._listen, None)
@@ -68,51 +73,44 @@ class HangHelp(observer.Observer):
         self._supervisor.stacks_shown(None)
 
     def _listen(self) -> None:
-        quiet_s = self._quiet_s()
-        if quiet_s < self._limit_s:
-            self._loop.alarm(self._listen, self._limit_s - quiet_s, look_s=self._look_s)
+        silent_s = self._silent_s()
+        if silent_s < self._limit_s:
+            self._look_again(silent_s)
         else:
             self.resumed()
             self._supervisor.rules.silent()
 
-    def _quiet_s(self) -> float:
-        stopped = self._supervisor.stopped()
-        if stopped and self._is_for_the_end:
-            quiet_s = machine.running_s() - self._stopped_at
-        elif stopped:
-            pids = " ".join(map(str, stopped.values()))
-            self._print_why_not(stopped, f"is stopped; run kill -CONT {pids}")
-            return 0.0
-        elif self._output.is_held_up:
-            return 0.0
-        else:
-            self._look_at_files()
-            quiet_s = max(0.0, min(machine.running_s() - self._since, self._output.silent_s))
-        if quiet_s < self._limit_s or not self._is_for_the_end:
-            return quiet_s
-        held = {
-            rank: pid
-            for rank, pid in self._supervisor.pids().items()
-            if proc.is_stopped_by_debugger(pid)
-        }
-        if held:
-            self._print_why_not(held, "is held by a debugger")
-            self._since = self._stopped_at = machine.running_s() - self._limit_s / 2
-            return self._limit_s / 2  # it may be let go at any time from now on
-        return quiet_s
+    def _silent_s(self) -> float:
+        """Look at the workers; the result is for how long none has written, though all could."""
+        now, before, self._stopped = machine.running_s(), self._stopped, self._supervisor.stopped()
+        debugged = {}
+        if self._ends_job:
+            pids = self._supervisor.pids()
+            debugged = {rank: pid for rank, pid in pids.items() if proc.is_stopped_by_debugger(pid)}
+        if debugged:
+            self._print_reason(debugged, "is held by a debugger")
+        elif self._stopped and self._stopped == before and not self._ends_job:
+            listed = " ".join(map(str, self._stopped.values()))
+            self._print_reason(self._stopped, f"is stopped; run kill -CONT {listed}")
+        if debugged or self._stopped != before:
+            self._since = self._stopped_at = now
+        elif self._stopped and self._ends_job:
+            return now - self._stopped_at
+        if self._stopped or self._output.is_held_up or self._has_file_changed():
+            self._since = now
+        return min(now - self._since, self._output.silent_s)
 
-    def _print_why_not(self, ranks: Mapping[int, int], why: str) -> None:
-        who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in ranks.items())
-        words = f"no hang is looked for while {who} {why}"
-        if words != self._why_not:
+    def _print_reason(self, ranks: Mapping[int, int], why: str) -> None:
+        named = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in ranks.items())
+        words = f"no hang is looked for while {named} {why}"
+        if words != self._reason:
             self._output.say([words])
-        self._why_not = words
+        self._reason = words
 
-    def _look_at_files(self) -> None:
-        """Note when a file was last written to: that was before any gap since the last look."""
-        lost_s = machine.monotonic() - machine.running_s()
-        gap_s, self._lost_s = lost_s - self._lost_s, lost_s
-        for path in self._files:
+    def _has_file_changed(self) -> bool:
+        """Whether a worker has written to a file by itself since the last look."""
+        before = self._changed_at.copy()
+        for path in before:
             with suppress(OSError):
-                age_s = max(0.0, machine.time() - machine.stat(path).st_mtime - gap_s)
-                self._since = max(self._since, machine.running_s() - age_s)
+                self._changed_at[path] = machine.stat(path).st_mtime
+        return self._changed_at != before

@@ -28,7 +28,7 @@ def find_py_spy() -> str | None:
     return None
 
 
-def look(pid: int, loop: events.Loop, hear: Callable[[str, str], None]) -> Spying | None:
+def look(pid: int, loop: events.Loop, receive: Callable[[str, str], None]) -> Spying | None:
     """Ask py-spy for the stacks of a process; the result is its run, if there is one.
 
     `hear` gets the source of the text, and the text: without stacks the reason and the name of the
@@ -36,12 +36,12 @@ def look(pid: int, loop: events.Loop, hear: Callable[[str, str], None]) -> Spyin
     """
     program = find_py_spy()
     if program is None:
-        hear(*without_stacks(pid, "py-spy is not installed"))
+        receive(*without_stacks(pid, "py-spy is not installed"))
         return None
     try:
-        return Spying(program, pid, loop, hear)
+        return Spying(program, pid, loop, receive)
     except OSError as error:
-        hear(*without_stacks(pid, f"py-spy: {error.strerror}"))
+        receive(*without_stacks(pid, f"py-spy: {error.strerror}"))
         return None
 
 
@@ -61,13 +61,13 @@ class Spying:
     """
 
     def __init__(
-        self, program: str, pid: int, loop: events.Loop, hear: Callable[[str, str], None]
+        self, program: str, pid: int, loop: events.Loop, receive: Callable[[str, str], None]
     ) -> None:
-        self._pid, self._loop, self._hear = pid, loop, hear
+        self._pid, self._loop, self._receive = pid, loop, receive
         self._text = bytearray()
-        self._fd, theirs = machine.pipe()
+        self._fd, their_end = machine.pipe()
         command = [program, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
-        output = [(os.POSIX_SPAWN_DUP2, theirs, fd) for fd in (1, 2)]
+        output = [(os.POSIX_SPAWN_DUP2, their_end, fd) for fd in (1, 2)]
         try:
             child = machine.posix_spawn(
                 program, command, os.environ, file_actions=output, setsigmask=()
@@ -76,7 +76,7 @@ class Spying:
             machine.close(self._fd)
             raise
         finally:
-            machine.close(theirs)
+            machine.close(their_end)
         self._pidfd = machine.open_pidfd(child)
         loop.watch(self._fd, self._read)
         loop.alarm(self._too_late, PATIENCE_S)
@@ -92,7 +92,7 @@ class Spying:
 
     def _too_late(self) -> None:
         self.cancel()
-        self._hear(*without_stacks(self._pid, f"py-spy: no answer in {PATIENCE_S:g} s"))
+        self._receive(*without_stacks(self._pid, f"py-spy: no answer in {PATIENCE_S:g} s"))
 
     def _read(self) -> None:
         chunk = machine.read(self._fd, CHUNK_BYTES)
@@ -102,7 +102,7 @@ class Spying:
         self.cancel()
         text = self._text.decode(errors="replace")
         if "\nThread " in text:
-            self._hear("by py-spy", text)
+            self._receive("by py-spy", text)
         else:
             reason = text.partition("\n")[0].removeprefix("Error: ").rstrip(".")
-            self._hear(*without_stacks(self._pid, f"py-spy: {reason or 'printed nothing'}"))
+            self._receive(*without_stacks(self._pid, f"py-spy: {reason or 'printed nothing'}"))

@@ -71,7 +71,7 @@ class RollCall:
         self._loop, self._output, self._scratch = loop, output, scratch
         self._on_done, self._note = on_done, note
         self._heading: str | None = None  # the beginning of a report that is not written yet
-        self._held: list[str] = []  # lines about ranks that are held from outside
+        self._obstacles: list[str] = []  # lines about ranks that are held from outside
         self._witnesses: dict[int, tuple[Target, asked.Question]] = {}  # by the fds of questions
         self._targets: deque[Target] = deque()
         self._until = 0.0  # by machine.running_s
@@ -92,21 +92,21 @@ class RollCall:
             return
         self._heading, self.answers, self.is_busy = heading, {}, True
         if not proc.is_proc_usable():
-            self._held.append("no stacks can be shown: /proc does not show our PID namespace")
+            self._obstacles.append("no stacks can be shown: /proc does not show our PID namespace")
             workers = ()
         for worker, pid in workers:
             file = witness.stack_file(self._scratch, pid)
             for process in proc.below(filter(None, [proc.look(pid)])):
                 if process.dead:
                     continue
-                found = held.look(process.pid, held.status(process.pid))
-                is_mute = bool(found and found.is_mute)
+                obstacle = held.look(process.pid, held.status(process.pid))
+                is_mute = bool(obstacle and obstacle.is_mute)
                 target = Target(worker, process, process.pid == pid, is_mute, file)
-                if found:
-                    self._held.append(f"{target.name} is {found.words}")
+                if obstacle:
+                    self._obstacles.append(f"{target.name} is {obstacle.words}")
                 if target.is_mute and target.is_worker:
                     self.answers[worker.rank] = asked.SILENT
-                if not self._ask_witness(target):
+                if not self._question_witness(target):
                     self._targets.append(target)
         self._until = machine.running_s() + ALL_S
         if self._witnesses:
@@ -131,22 +131,22 @@ class RollCall:
 
     # The worker itself
 
-    def _ask_witness(self, target: Target) -> bool:
+    def _question_witness(self, target: Target) -> bool:
         """Ask the worker's witness; the result is whether it can answer."""
         if target.is_mute or not target.is_worker:
             return False
         try:
-            one = asked.Question(target.process.pid, target.process.start, LOOKS_S, EVERY_S)
+            question = asked.Question(target.process.pid, target.process.start, LOOKS_S, EVERY_S)
         except OSError:
             return False
-        self._witnesses[one.fd] = target, one
-        self._loop.watch(one.fd, partial(self._hear_witness, one.fd))
+        self._witnesses[question.fd] = target, question
+        self._loop.watch(question.fd, partial(self._read_witness, question.fd))
         return True
 
-    def _hear_witness(self, fd: int) -> None:
-        target, one = self._witnesses[fd]
+    def _read_witness(self, fd: int) -> None:
+        target, question = self._witnesses[fd]
         try:
-            answer = one.read()
+            answer = question.read()
         except OSError:  # the worker has ended, or its answer cannot be read
             self._targets.append(target)
         else:
@@ -159,30 +159,31 @@ class RollCall:
             self._loop.alarm(self._compare, 0)
 
     def _forget_witness(self, fd: int) -> Target:
-        target, one = self._witnesses.pop(fd)
+        target, question = self._witnesses.pop(fd)
         self._loop.forget(fd)
-        one.close()
+        question.close()
         return target
 
     def _compare(self) -> None:
         """Report on the answers, and go on to the processes that have given none."""
         late = [*map(self._forget_witness, [*self._witnesses])]
-        self.answers.update((one.worker.rank, asked.SILENT) for one in late)
+        self.answers.update((target.worker.rank, asked.SILENT) for target in late)
         self._targets.extendleft(late)
         self._report()
         self._next()
 
     def _report(self) -> None:
         """Write which ranks are waited for, and which are held from outside."""
-        heading, held, self._heading, self._held = self._heading, self._held, None, []
+        heading, self._heading = self._heading, None
         if heading is None:  # it is written
             return
+        obstacles, self._obstacles = self._obstacles, []
         lines = hang_lines(self.answers)
         if heading and lines:
             lines = [f"{heading}: {lines[0]}", *lines[1:], HERE]
         elif heading:
             lines = [f"{heading}; {HERE}"]
-        self._output.say([*lines, *held])
+        self._output.say([*lines, *obstacles])
 
     # The others: one after the other, each in a turn of its own
 
@@ -193,17 +194,17 @@ class RollCall:
             self._on_done()
             return
         target = self._targets.popleft()
-        hear = partial(self._hear, target)
+        receive = partial(self._receive, target)
         if not proc.is_alive(target.process):
             self._loop.alarm(self._next, 0)
         elif machine.running_s() > self._until:
-            hear(*spying.without_stacks(target.process.pid, f"{ALL_S:g} s were over"))
+            receive(*spying.without_stacks(target.process.pid, f"{ALL_S:g} s were over"))
         elif not target.is_mute and proc.catches(target.process.pid, signals.STACKS):
             self._writing = Writing(target)
             tree.send(signals.STACKS, [target.process])
             self._loop.alarm(self._listen, QUIET_S)
         else:
-            self._spying = spying.look(target.process.pid, self._loop, hear)
+            self._spying = spying.look(target.process.pid, self._loop, receive)
 
     def _listen(self) -> None:
         """Wait for the end of what a process writes; where it writes nothing, ask py-spy."""
@@ -212,27 +213,27 @@ class RollCall:
             self._loop.alarm(self._listen, QUIET_S)
             return
         target, text = self._writing.target, self._writing.text()
-        self._writing, hear = None, partial(self._hear, target)
+        self._writing, receive = None, partial(self._receive, target)
         if text:
-            hear(BY_ITSELF, text)
+            receive(BY_ITSELF, text)
         else:
-            self._spying = spying.look(target.process.pid, self._loop, hear)
+            self._spying = spying.look(target.process.pid, self._loop, receive)
 
-    def _hear(self, target: Target, how: str, text: str) -> None:
+    def _receive(self, target: Target, source: str, text: str) -> None:
         self._spying = None
         if text:
-            self._keep(target, how, text)
+            self._keep(target, source, text)
         self._loop.alarm(self._next, 0)
 
     # The answers
 
-    def _keep(self, target: Target, how: str, text: str) -> None:
+    def _keep(self, target: Target, source: str, text: str) -> None:
         """Write the answer to the rank's file, and keep it for the roll."""
-        self._stacks.append(groups.Answer(target.worker.rank, target.is_worker, how, text))
+        self._stacks.append(groups.Answer(target.worker.rank, target.is_worker, source, text))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(machine.time()))
         words = (proc.read(target.process.pid, "cmdline") or "").replace("\0", " ").split()
         command = " ".join(words)[:60] or "no name"
-        whole = f"{when} {target.name}: {command}, {how}:\n{text}\n"
+        whole = f"{when} {target.name}: {command}, {source}:\n{text}\n"
         try:
             self._places.add(_write(target.worker, self._scratch, whole))
         except OSError as error:
@@ -255,7 +256,7 @@ class RollCall:
 def hang_lines(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> list[str]:
     """A line for each rank that the others wait for, and for ranks in different collectives."""
     verdict = culprits.judged(answers, uncertain_s, hang_s=MISSING_S)
-    hung = [one for one in verdict.culprits if one.is_hang]
+    hung = [culprit for culprit in verdict.culprits if culprit.is_hang]
     return [note.words for note in culprits.notes(verdict._replace(culprits=hung))]
 
 
@@ -264,9 +265,9 @@ def _write(worker: launches.Worker, scratch: str, text: str) -> str:
 
     The result is the path to name. Raises OSError.
     """
-    kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
-    if kept:
-        path = place = os.path.join(os.path.dirname(kept), FILE)
+    log = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
+    if log:
+        path = place = os.path.join(os.path.dirname(log), FILE)
     else:
         place = os.path.join(os.path.dirname(scratch), f"stacks-{os.path.basename(scratch)}")
         path = os.path.join(place, f"rank-{worker.rank}.log")

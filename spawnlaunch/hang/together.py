@@ -51,13 +51,15 @@ class HangOfAll(silence.HangHelp):
         self._output.say(lines)
 
     def _listen(self) -> None:
-        quiet_s = self._quiet_s()
+        quiet_s = self._silent_s()
         were_stacks = self._is_quiet and (
             self.roll_call.is_busy or machine.running_s() - quiet_s <= self._ours_until
         )
         is_quiet = were_stacks or quiet_s >= self._limit_s
-        left_s = LOOK_S if is_quiet else self._limit_s - quiet_s
-        self._loop.alarm(self._listen, left_s, look_s=self._look_s)
+        if is_quiet:
+            self._loop.alarm(self._listen, LOOK_S)
+        else:
+            self._look_again(quiet_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
             self._supervisor.silent(is_quiet)

@@ -119,7 +119,7 @@ def is_stopped(child: int) -> bool:
     """Whether a child of this process is stopped by a signal."""
     try:
         return machine.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except OSError:
+    except (AttributeError, OSError):  # there is no waitid on macOS
         return (status(child, "State") or "").startswith("T")
 
 

@@ -52,14 +52,24 @@ TELLING = 0.1  # share of the memory from which on it may explain a SIGKILL
 TAIL_BYTES = 16384
 TAIL_LINES = 60
 TRACEBACK = "Traceback (most recent call last):"
+# Last words of a process that aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
+# glibc (mallopt(3), M_CHECK_ACTION; gcc's -fstack-protector) and Python's faulthandler.
+ABORTS_WORDS = (
+    *("terminate called ", "libc++abi: terminating", "Assertion `", "Fatal Python error"),
+    *("double free or corruption", "corrupted ", "free(): ", "*** stack smashing detected"),
+)
+
+TICK_S = 0.01  # by which the time of a file may be too early (CONFIG_HZ=100)
+UNCAUGHT = 1  # Python's exit status after an exception, to which the launcher's signal came first
+WHOLE_S = 1.0  # the same for a time in whole seconds
 
 
 def announced(
-    what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
+    event: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
 ) -> str:
     """The line for what `Decisions` announces; `ranks` still run, and have `grace_s` to end."""
     grace, host = f"{grace_s:g} s", launch.hostname
-    match what:
+    match event:
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
@@ -72,12 +82,12 @@ def announced(
                 "and must be stuck in the kernel (a lost file system, a wedged driver); waiting "
                 "for it"
             )
-    assert not isinstance(what, str)
-    if what.kind == "failure":
-        return f"{what.in_words}; stopping {_ranks(ranks)}"
-    if what.kind == "gone":
-        return f"{what.in_words}: ended the workers"
-    return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
+    assert not isinstance(event, str)
+    if event.kind == "failure":
+        return f"{event.in_words}; stopping {_ranks(ranks)}"
+    if event.kind == "gone":
+        return f"{event.in_words}: ended the workers"
+    return f"{event.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL"
 
 
 def silence(stopped: Collection[int], launch: launches.Launch) -> str:
@@ -113,8 +123,8 @@ def summary(result: failures.LaunchResult, hostname: str) -> Iterator[str]:
         yield line
     width = len(str(max((exited.rank for exited in result.exits), default=0)))
     for exited in listed:
-        who = failures.worker(exited.rank, hostname, exited.pid, width)
-        yield f"  {who} {_end_of_other(exited)}"
+        named = failures.worker(exited.rank, hostname, exited.pid, width)
+        yield f"  {named} {_end_of_other(exited)}"
     if first:
         yield from _memory_of(first)
     elif cause and cause.oom:
@@ -290,6 +300,66 @@ def print_log_place(exited: failures.WorkerExit, patience_s: float = say.PATIENC
         say.say([f"the {name} of rank {exited.rank} is in {path}"], patience_s)
 
 
+# Evidence about a worker's failure: whether it was the worker's own, and when it began. torch's
+# @record writes the time of an exception into the error file, in whole seconds of the wall clock.
+# The file is written at once, so its own time is finer; but it may be another machine's.
+
+
+def judged(
+    exited: failures.WorkerExit, host: str, kills_before: cgroup.MemoryKills | None
+) -> tuple[failures.WorkerExit, failures.Failure | None]:
+    """Judge the end of a worker that failed: when that began, and whether the failure was its own.
+
+    The result is the worker's record with that time, and its failure, if it was its own.
+    """
+    words = last_words(exited) or ""
+    written_at = _written_at(exited)
+    has_abort_words = any(each in words for each in ABORTS_WORDS)
+    if exited.code == -failures.SIGABRT and has_abort_words:  # its core may have been dumped since
+        written_at = min(written_at, exited.last_output_at + failures.LATE_S)
+    if written_at < exited.failed_between[1]:
+        exited = exited._replace(failed_between=(written_at, written_at))
+    earliest, latest = exited.failed_between
+    if latest >= exited.signalled_at - failures.LATE_S:  # it was told to end before
+        return exited, None
+    oom = out_of_memory(kills_before, cgroup.memory_kills())
+    code = UNCAUGHT if exited.code == -exited.sent else exited.code
+    cause = failures.Cause("failure", host, exited.rank, code, words, exited.pid or 0, oom)
+    return exited, failures.Failure(cause, latest, latest - earliest)
+
+
+def _time_in(record: Any) -> float | None:
+    """The time of a worker's failure by its error file, in seconds since 1970; None: there is none.
+
+    It is the beginning of a second, as torch writes no fraction.
+    """
+    try:
+        seconds = float(record["message"]["extraInfo"]["timestamp"])
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    return seconds if seconds == seconds else None  # not nan
+
+
+def _written_at(exited: failures.WorkerExit) -> float:
+    """The time at which torch's error file was written, by the monotonic clock.
+
+    It is the worker's end where there is no file, or no time in it. The file's own time counts
+    where it is in the second that the file names, else the end of that second; and never a time
+    outside the worker's life, as the wall clock may have been set meanwhile.
+    """
+    try:
+        written = machine.lstat(exited.error_file or "").st_mtime
+    except OSError:
+        return exited.ended_at
+    named = _time_in(read(exited.error_file))
+    if named is None:
+        return exited.ended_at
+    latest = named + WHOLE_S
+    when = written if named <= written <= latest else latest
+    age_s = machine.time() - when - TICK_S
+    return min(max(exited.started_at, machine.monotonic() - age_s), exited.ended_at)
+
+
 # Files for programs
 
 
@@ -388,11 +458,11 @@ def _signal(code: int) -> str | None:
     return failures.signal_name(-code) if code < 0 else None
 
 
-def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
+def _write(record: dict[str, Any], path: str, name: str, indent: int | None = None) -> bool:
     """Write the file, whole or not at all; the result is whether it was written."""
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:
-        say.say([f"cannot write {what} {path}: {error.strerror}; name another file"])
+        say.say([f"cannot write {name} {path}: {error.strerror}; name another file"])
         return False
     return True

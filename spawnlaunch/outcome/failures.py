@@ -182,7 +182,7 @@ class LaunchResult(records.NamedTuple):
     restarted: tuple[Cause, ...] = ()  # of attempts that were followed by another, in their order
 
     def with_loss(self) -> LaunchResult:
-        """The same after something could not be written, which matters where all else is well."""
+        """Return the result after something could not be written; else it stays as it is."""
         return self._replace(status=self.status or os.EX_IOERR)
 
     @property
@@ -190,8 +190,8 @@ class LaunchResult(records.NamedTuple):
         """The worker that failed first and so ended the launch, if it was on this node."""
         if self.cause is None or self.cause.kind != "failure":
             return None
-        who = self.cause.rank, self.cause.pid
-        return next((one for one in self.exits if (one.rank, one.pid or 0) == who), None)
+        failed = self.cause.rank, self.cause.pid
+        return next((each for each in self.exits if (each.rank, each.pid or 0) == failed), None)
 
 
 def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
@@ -209,9 +209,9 @@ def first(failures: Sequence[Failure]) -> Failure:
 
     It is the earliest, unless another one may have been earlier still and is less a consequence.
     """
-    own = [failure for failure in failures if failure.order != VICTIM] or failures
-    earliest = min(own, key=lambda failure: failure.when)
-    rather = [failure for failure in own if _goes_before(failure, earliest)]
+    candidates = [failure for failure in failures if failure.order != VICTIM] or failures
+    earliest = min(candidates, key=lambda failure: failure.when)
+    rather = [failure for failure in candidates if _goes_before(failure, earliest)]
     return min(rather or [earliest], key=lambda failure: (failure.order, failure.when))
 
 
@@ -229,12 +229,14 @@ def used_after(
     return used + 1 if used < most else None
 
 
-def _is_later(one: Failure, other: Failure) -> bool:
-    """Whether `one`, for certain, began no earlier than `other`, which is of the same order.
+def _is_later(failure: Failure, other: Failure) -> bool:
+    """Whether `failure`, for certain, began no earlier than `other`, which is of the same order.
 
     True also where both are equal.
     """
-    return one.order == other.order and other.when <= one.when and other.began <= one.began
+    return (
+        failure.order == other.order and other.when <= failure.when and other.began <= failure.began
+    )
 
 
 def _goes_before(failure: Failure, earliest: Failure) -> bool:

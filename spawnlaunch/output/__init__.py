@@ -249,11 +249,11 @@ class Output:
         unwritten_bytes = self._unshown[fd] + sink.give_up()
         if not unwritten_bytes or sink.has_no_reader:
             return
-        lost = f"the last {unwritten_bytes} bytes that workers wrote"
+        dropped = f"the last {unwritten_bytes} bytes that workers wrote"
         if sink.error:
-            say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
+            say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {dropped}"])
         else:
-            was_read = say([f"our {NAMES[fd]} was not read: dropped {lost}"])
+            was_read = say([f"our {NAMES[fd]} was not read: dropped {dropped}"])
             self._has_failed |= not was_read  # then the status says it
 
 

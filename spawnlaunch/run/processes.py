@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from spawnlaunch.base import events, machine, records, say, signals
@@ -17,7 +16,7 @@ from spawnlaunch.node import proc
 from spawnlaunch.outcome import failures
 from spawnlaunch.output import Output
 from spawnlaunch.run import decisions
-from spawnlaunch.run.tree import Tree, exit_code, not_reaped
+from spawnlaunch.run.tree import Tree, exit_code
 from spawnlaunch.workers import environment, launches, starting
 
 TYPE_CHECKING = False
@@ -63,7 +62,7 @@ class Processes:
     for each end. The usage of a worker with status 0 is read for --result and --record only.
 
     The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
-    Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
+    Decisions.exited (the others are told to end) -> endings.judged -> Decisions.failed (which
     failure was the first). Once all have ended, the way of the status: Cause.status ->
     Supervisor.run -> guard.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
     -> entry.main, which exits.
@@ -83,7 +82,6 @@ class Processes:
         self._dead: list[Dead] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
         self._first_signals: dict[int, FirstSignal] = {}  # by rank, of those sent to end it
-        self._zombies: list[int] = []  # that a tracer keeps us from reaping
 
     def start(
         self, workers: Sequence[launches.Worker], become: starting.BecomeWorker,
@@ -93,7 +91,7 @@ class Processes:
 
         Caught signals wait until all are there.
         """
-        self._former_sessions, self._well, self._zombies = set(), set(), []
+        self._former_sessions, self._well = set(), set()
         self._sent, self._first_signals = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
@@ -144,8 +142,6 @@ class Processes:
         """Stop waiting: no worker runs any more."""
         self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_at_orphans, None)
-        if self._zombies:
-            self._output.say(not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """The running workers of these ranks, in their order."""
@@ -157,7 +153,7 @@ class Processes:
         """Send SIGTERM to the worker alone, any other signal to its whole group.
 
         A DataLoader whose processes die of a SIGTERM of their own raises in the worker, which is
-        about to save.
+        about to save. A worker that is stopped is continued, as it could not use its grace.
         """
         if signum in (signal.SIGTERM, signal.SIGKILL):
             for rank in ranks & self.by_rank.keys():
@@ -171,6 +167,8 @@ class Processes:
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and signals.send(running.pid, signum, is_group=True)):
                 signals.send(running.pid, signum)
+            if signum == signal.SIGTERM and proc.is_stopped(running.pid):
+                self.send(signal.SIGCONT, frozenset({running.worker.rank}))
 
     def forward(self, signum: int, ranks: frozenset[int]) -> None:
         """Signal those workers that catch the signal."""
@@ -194,11 +192,8 @@ class Processes:
 
     # Ends
 
-    def a_child_changed(self) -> bool:
-        """Note the end of an adopted orphan, or of a worker where the kernel has no pidfds.
-
-        True: a child was stopped.
-        """
+    def look_at_children(self) -> None:
+        """Note the end of an adopted orphan, or of a worker where the kernel has no pidfds."""
         for running in list(self.by_rank.values()):
             if running.pidfd is None:
                 pid, *end = machine.wait4(running.pid, os.WNOHANG)
@@ -207,10 +202,6 @@ class Processes:
         # Where there are no workers, it comes from a process that an import has started.
         if self.by_rank and not self._dead:
             self._loop.alarm(self.reap_dead, REAP_S)
-        try:
-            return bool(machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT))
-        except (OSError, AttributeError):  # there is no child, or no such call
-            return False
 
     def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
         """Note the end of a worker.
@@ -250,7 +241,6 @@ class Processes:
                 (pid, status), used = machine.waitpid(running.pid, os.WNOHANG), None
             if end is None and not pid:  # its tracer has not waited for it yet, and may never do
                 status = exit_code(running.pid)
-                self._zombies.append(running.pid)
             self._forget(running)
             self._note(running, os.waitstatus_to_exitcode(status), used=used)
 
@@ -305,58 +295,3 @@ class Processes:
                 last_output_at=last_output_at,
             )
         )  # fmt: skip
-
-
-class Stops:
-    """Workers that a signal has stopped: meanwhile they can neither use their grace nor write.
-
-    the launch is stopped as a whole (SIGTSTP)   every grace stands until it goes on
-    a worker that was told to end is stopped     its grace stands; it is continued STOPPED_S later
-    any other worker is stopped                  it stays so; the silence of all is no hang
-
-    The kernel reports a stop by SIGCHLD. It does not report a process that a debugger holds, or
-    that is frozen in a cgroup of its own.
-    """
-
-    def __init__(
-        self,
-        loop: events.Loop,
-        processes: Processes,
-        rules: Callable[[], decisions.Decisions],
-        on_change: Callable[[], object],
-    ) -> None:
-        self._loop, self._processes, self._rules = loop, processes, rules
-        self._on_change, self._stands = on_change, False
-        self._pids: set[int] = set()  # of children; a number is a worker's while that one runs
-
-    def workers(self) -> dict[int, int]:
-        """The pids of stopped workers, by their ranks."""
-        running = self._processes.by_rank.items()
-        return {rank: one.pid for rank, one in running if one.pid in self._pids}
-
-    def read_changes(self) -> None:
-        """Note which workers were stopped, and which go on."""
-        before = self.workers()
-        with suppress(AttributeError, OSError):  # there is none, or no waitid (macOS)
-            while change := machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
-                goes_on = change.si_code == os.CLD_CONTINUED
-                (self._pids.discard if goes_on else self._pids.add)(change.si_pid)
-        if self.workers() != before:
-            self._on_change()
-
-    def update(self) -> bool:
-        """Act on stopped workers and the launch's state; the result is whether the time stands."""
-        rules, loop = self._rules(), self._loop
-        is_stopping = (
-            rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
-        )
-        if is_stopping and not self._stands:
-            loop.alarm(self._continue, decisions.STOPPED_S, always=True)
-        self._stands = is_stopping or (rules.is_suspended and rules.stage != decisions.KILLING)
-        return self._stands
-
-    def _continue(self) -> None:
-        stopped = frozenset(self.workers())
-        self._pids.clear()  # a worker that we may not signal has no more time than others
-        if not self._rules().is_suspended:
-            self._processes.send(signal.SIGCONT, stopped)

@@ -7,14 +7,14 @@ decides the actions that follow, and calls this file or `processes`, which has t
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, signals
 from spawnlaunch.base.signals import signal
-from spawnlaunch.node import cgroup
-from spawnlaunch.outcome import endings, evidence, failures
+from spawnlaunch.node import cgroup, proc
+from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, processes
 from spawnlaunch.run.tree import Tree, why_unkillable
 from spawnlaunch.workers import launches, starting
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 ARE_YOU_THERE = 0  # it is to be read, and asks for nothing
 SETTLED_S = 1.0  # in which the workers need the processors to start
-ALIKE_S = 1.0  # in which all ranks meet the error of a wrong command line that the first has met
+REFUSED = ("failure", errors.WRONG_USE)  # the cause where a rank has met a wrong command line
+ALIKE_S = 1.0  # in which all ranks meet a wrong command line that the first has met
 
 
 class Supervisor:
@@ -49,7 +50,10 @@ class Supervisor:
     ) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
-        self.loop = events.Loop(self._follow)
+        # Every grace stands as long as the whole launch is stopped.
+        self.loop = events.Loop(
+            lambda: self.rules.is_suspended and self.rules.stage != decisions.KILLING
+        )
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
         self._has_gang = launch.resolution.gathering is not None
         needs_output = self._has_gang or bool(request.record)
@@ -63,9 +67,7 @@ class Supervisor:
         self._image: preload.Image | None = None  # of --preload
         self.exits: list[failures.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
-        self._stops: processes.Stops | None = None
         self.has_begun = False  # some workers
-        self._was_end_requested = False  # whether a signal or a time limit has asked for the end
         self._deferred_line = ""  # of a failure that all ranks may share
         self.rules = decisions.Decisions(self._processes, self)
         self._observers = [make(self) for make in observers]
@@ -104,7 +106,7 @@ class Supervisor:
             gc.enable()
         while self.rules.running:
             self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached, self._print_deferred):
+        for call in (self._time_up, self._settled, self._print_deferred):
             self.loop.alarm(call, None)
         for observer in self._observers:
             observer.ran()
@@ -178,8 +180,7 @@ class Supervisor:
                 self._signalled(rules.guard_signalled if is_guard else rules.signalled, signum)
             if signum == signal.SIGTSTP:
                 machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
-        if self._processes.a_child_changed() or self._stops:
-            self._stop_help().read_changes()
+        self._processes.look_at_children()
 
     def _read_launcher(self, pipe: int) -> None:
         """Handle the signals that the launcher has got, and its end."""
@@ -206,24 +207,13 @@ class Supervisor:
         for observer in self._observers:
             observer.stacks_shown(report)
 
-    def stopped(self) -> Mapping[int, int]:
+    def stopped(self) -> dict[int, int]:
         """The pids of workers that a signal has stopped, by their ranks."""
-        return self._stops.workers() if self._stops else {}
+        return {rank: pid for rank, pid in self.pids().items() if proc.is_stopped(pid)}
 
     def pids(self) -> dict[int, int]:
         """The pids of the workers that run, by their ranks."""
         return {rank: running.pid for rank, running in self._processes.by_rank.items()}
-
-    def _stop_help(self) -> processes.Stops:
-        if self._stops is None:
-            self._stops = processes.Stops(
-                self.loop, self._processes, lambda: self.rules, self.resumed
-            )
-        return self._stops
-
-    def _limit_reached(self) -> None:
-        if self.rules.stage == decisions.STOPPING:
-            self._time_up()
 
     def _time_up(self) -> None:
         self._processes.reap_dead()  # a worker that has ended does not run any more
@@ -241,7 +231,7 @@ class Supervisor:
         # The failure of a worker alone is the first, without looking for evidence.
         if exited.code and (self.exits[1:] or self.rules.running or self._has_gang):
             host = self.launch.hostname
-            self.exits[-1], failure = evidence.judged(exited, host, self.kills_before)
+            self.exits[-1], failure = endings.judged(exited, host, self.kills_before)
             if failure:
                 self.rules.failed(failure)
                 for observer in self._observers:
@@ -257,11 +247,8 @@ class Supervisor:
         words = endings.announced(
             event, sorted(rules.running), self.launch, rules.announced_grace_s
         )
-        target = self.launch.request.program.target
-        failed_with = event.code if not isinstance(event, str) and event.kind == "failure" else 0
-        if failed_with == errors.WRONG_USE or (failed_with and target == "spawnlaunch.check"):
-            # All may come to it, and then one line says it.
-            self._deferred_line = words
+        if not isinstance(event, str) and (event.kind, event.code) == REFUSED:
+            self._deferred_line = words  # if all ranks meet it, one line of the report says so
             self.loop.alarm(self._print_deferred, ALIKE_S)
         else:
             self.output.say([words])
@@ -306,14 +293,3 @@ class Supervisor:
     def is_end_requested(self) -> bool:
         """Whether a signal or a time limit has asked for the end of the attempt that runs now."""
         return self.rules.is_end_requested
-
-    def _follow(self) -> bool:
-        """Act after a turn of the loop; the result is whether the launch's time stands."""
-        if self.launch.limit_s is not None:
-            was_requested, self._was_end_requested = (
-                self._was_end_requested,
-                self.rules.is_end_requested,
-            )
-            if self._was_end_requested and not was_requested:
-                self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        return bool(self._stops or self.rules.is_suspended) and self._stop_help().update()

@@ -22,7 +22,7 @@ known by pid and start time; it is signalled through a pidfd, opened before the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 
 from spawnlaunch.base import events, machine, say, signals
@@ -50,10 +50,10 @@ def kill_groups(processes: Iterable[proc.Process]) -> None:
     group is signalled as a whole: fork(2) gives no child to a process that is to die.
     """
     try:
-        own = machine.getsid(0)
+        session = machine.getsid(0)
     except OSError:  # refused: they are found one by one
         return
-    groups = {process.group for process in processes if process.session != own}
+    groups = {process.group for process in processes if process.session != session}
     for group in groups - {0, 1, machine.getpgrp()}:  # killpg(2) means others by 0 and 1
         signals.send(group, signal.SIGKILL, is_group=True)
 
@@ -284,32 +284,11 @@ def why_unkillable(pid: int) -> str:
         uid = proc.status(pid, "Uid")
         whom = machine.name_of_user(int(uid.split()[0])) if uid else "another user"
         return f"it runs as {whom}, whom {machine.name_of_user(machine.geteuid())} may not signal"
-    return _name_tracer(pid)
+    tracer = proc.tracer(pid)
+    return f"it is held by its tracer, {named(tracer)}" if tracer else ""
 
 
 def named(pid: int) -> str:
     """The pid, and the name of the program where it can be read."""
     command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_usable() else ""
     return f"pid {pid} ({command})" if command else f"pid {pid}"
-
-
-def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
-    """A line for each child that has ended and cannot be reaped in `patience_s` seconds."""
-    deadline = machine.running_s() + patience_s
-    for pid in zombies:
-        if not _is_reaped(pid, deadline):
-            yield f"{named(pid)} has ended, but {_name_tracer(pid) or 'cannot be reaped'}"
-
-
-def _is_reaped(pid: int, until: float) -> bool:
-    with suppress(ChildProcessError):  # it has been reaped already
-        while not machine.waitpid(pid, os.WNOHANG)[0]:
-            if machine.running_s() > until:
-                return False
-            events.patient_sleep(0.01)
-    return True
-
-
-def _name_tracer(pid: int) -> str:
-    tracer = proc.tracer(pid)
-    return f"it is held by its tracer, {named(tracer)}" if tracer else ""

@@ -10,7 +10,6 @@ In task mode there is no launcher that reports a failure: there the worker names
 traceback.
 """
 
-import io
 import os
 import sys
 import time
@@ -25,7 +24,6 @@ WITNESS = "SPAWNLAUNCH_WITNESS"  # the pid of the worker
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads
 STACK_FILES = "SPAWNLAUNCH_STACK_FILES"  # the directory for a file of each worker's
 TASK = "SPAWNLAUNCH_TASK"  # set where no launcher stays above the worker
-PIECE_BYTES = 4096  # that no other process's writes to a pipe get in between: PIPE_BUF of pipe(7)
 
 
 def address(pid: int, start: int) -> str:
@@ -75,35 +73,27 @@ def _write_stacks_on(signum: int) -> None:
 def _name_failures() -> None:
     """Print a line before the traceback of an uncaught exception: which rank, where and when.
 
-    The tracebacks of several tasks come together in one output, where their lines stay whole. Where
-    a hook of the script, as rich's, shows the traceback in its own way, the line comes at the end.
+    Where a hook of the script, as rich's, shows the traceback in its own way, the line comes at the
+    end.
     """
     import atexit
 
     show, has_named = sys.excepthook, False
 
+    def name(kind: type[BaseException]) -> None:
+        if sys.stderr and _is_worker():  # and no fork of it
+            sys.stderr.write(_failure_line(kind))
+
     def name_and_show(*error: Any) -> None:
         nonlocal has_named
-        stream, has_named = sys.stderr, True
-        if stream is None or not _is_worker():  # but a fork of it
-            show(*error)
-        elif stream.isatty():  # which may have it in colours
-            stream.write(_failure_line(error[0]))
-            show(*error)
-        else:
-            sys.stderr = text = io.StringIO()
-            try:
-                show(*error)
-            finally:
-                sys.stderr = stream
-                for piece in _pieces(_failure_line(error[0]) + text.getvalue()):
-                    stream.write(piece)
-                stream.flush()
+        has_named = True
+        name(error[0])
+        show(*error)
 
     def name_at_end() -> None:
         error = getattr(sys, "last_value", None)  # that no code has caught
-        if error is not None and not has_named and sys.stderr and _is_worker():
-            sys.stderr.write(_failure_line(type(error)))
+        if error is not None and not has_named:
+            name(type(error))
 
     sys.excepthook = name_and_show
     atexit.register(name_at_end)
@@ -121,19 +111,6 @@ def _failure_line(kind: type[BaseException]) -> str:
         other = active.other(sys.executable, os.environ, kind.__name__)
         line += f"spawnlaunch: {other}\n" if other else ""
     return line
-
-
-def _pieces(text: str) -> list[str]:
-    """The text in pieces of whole lines, each as long as one write keeps together."""
-    pieces, size = [""], 0
-    for line in text.splitlines(keepends=True):
-        more = len(line.encode(errors="backslashreplace"))
-        if size and size + more > PIECE_BYTES:
-            pieces.append("")
-            size = 0
-        pieces[-1] += line
-        size += more
-    return pieces
 
 
 class _Finder:

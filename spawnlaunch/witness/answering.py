@@ -128,8 +128,8 @@ class Witness:
     def _leave(self) -> None:
         if self._is_here:
             self._is_here = False
-            for one in (self._listener, self._stop, self._stop_end):
-                one.close()
+            for each in (self._listener, self._stop, self._stop_end):
+                each.close()
 
     def _be_witness(self) -> None:  # by this name its stack is known: hang/groups.py
         self._number = _thread.get_native_id()
@@ -137,7 +137,7 @@ class Witness:
             # The thread is to end where another event comes too.
             while self._is_wanted and self._events(self._listener) == {self._listener.fileno()}:
                 with suppress(Exception):  # of the client, or of torch: the worker goes on
-                    self._hear()
+                    self._serve()
         except OSError:  # closed
             self._is_here = False
         finally:
@@ -151,14 +151,14 @@ class Witness:
         do.
         """
         poll = select.poll()
-        for one in (file, self._stop_end):
-            poll.register(one, select.POLLIN)
+        for each in (file, self._stop_end):
+            poll.register(each, select.POLLIN)
         events = dict(poll.poll(None if within_s is None else within_s * 1e3))
         if select.POLLNVAL in events.values():
             raise OSError
         return set(events)
 
-    def _hear(self) -> None:
+    def _serve(self) -> None:
         try:
             client = self._listener.accept()[0]
         except OSError:  # too many files are open: later, perhaps
@@ -200,7 +200,7 @@ def _frames(frame: FrameType | None) -> Iterator[tuple[str, str, int]]:
 
 
 def _all_threads(main: int) -> Iterator[str]:
-    for ident, frame in sorted(sys._current_frames().items(), key=lambda one: one[0] != main):
+    for ident, frame in sorted(sys._current_frames().items(), key=lambda thread: thread[0] != main):
         if ident != _thread.get_ident():
             yield f"Thread {ident} (active){NAME if ident == main else ''}\n"
             yield from (f"    {name} ({file}:{line})\n" for name, file, line in _frames(frame))

@@ -80,9 +80,6 @@ class Launch(records.NamedTuple):
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     notices: tuple[say.Notice, ...] = ()
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
-    # The longest that workers have once the launch is told to end, before the resource manager
-    # kills the launcher too (Slurm's KillWait); None: there is no such limit.
-    limit_s: float | None = None
     failure_grace_s: float | None = None  # after another's failure; None: the same
     result: str | None = None  # file for the ends of all ranks
     error_file: str | None = None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure

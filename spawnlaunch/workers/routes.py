@@ -21,10 +21,6 @@ from spawnlaunch.cli import flags, values
 from spawnlaunch.workers import environment, launches
 from spawnlaunch.world import identity
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 FILES = {values.STDOUT: "stdout.log", values.STDERR: "stderr.log"}  # torchrun's names
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
@@ -131,40 +127,29 @@ def _directories(
     """
     if template is None:
         return [None] * nproc
-    run = {"run": world.run_id.replace(os.sep, "_"), "restart": restart}
-    node = {"node_rank": world.node_rank, "host": host}
-    fields = [
-        {**run, **node, "rank": world.rank + i, "local_rank": world.local_rank + i}
-        for i in range(nproc)
-    ]
+    run = world.run_id.replace(os.sep, "_")
     try:
         paths = [
-            template.format(**words) for words in (*fields, *_others(fields[-1], nproc, world))
-        ]
+            template.format(
+                run=run, restart=restart, host=host, node_rank=world.node_rank,
+                rank=world.rank + i, local_rank=world.local_rank + i,
+            )
+            for i in range(nproc)
+        ]  # fmt: skip
     except (KeyError, ValueError, IndexError, AttributeError):
         raise errors.UsageError(
             f"--log-dir {template}: not a template of {PLACEHOLDERS}; correct it, or write {{{{ "
             "for a {"
         ) from None
     paths = [reading.absolute(path, "--log-dir") for path in paths]
-    if len(set(paths)) < len(paths):
+    names_node = not world.has_several_nodes or "{host" in template or "{node_rank" in template
+    names_worker = world.local_world_size == 1 or "{local_rank" in template
+    if "{rank" not in template and not (names_node and names_worker):
         raise errors.UsageError(
             f"--log-dir {template}: gives several ranks the same directory, {paths[0]}; "
             "put {rank} into it"
         )
-    return [*paths[:nproc]]
-
-
-def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator[dict[str, Any]]:
-    """The fields of a rank of another launcher on this node, and of one on another node, if any."""
-    rank, local_rank = last["rank"], last["local_rank"]
-    if world.local_world_size > nproc:
-        yield {**last, "rank": rank + 1, "local_rank": local_rank + 1}
-    if world.has_several_nodes:
-        node_rank = None if world.node_rank is None else world.node_rank + 1
-        elsewhere = {"node_rank": node_rank, "host": f"not-{last['host']}"}
-        rank += world.local_world_size
-        yield {**last, **elsewhere, "rank": rank, "local_rank": local_rank - nproc + 1}
+    return [*paths]
 
 
 def file_of_launcher(path: str, world: identity.World) -> str:

@@ -45,15 +45,15 @@ def complete(launch: launches.Launch) -> launches.Launch:
     result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if (result or error_file) and not launch.resolution.world.is_task:
         result, error_file = _files_of_launcher(launch, result, error_file)
-    grace_s, limit_s = request.grace_s, None
+    grace_s = request.grace_s
     default = launch.resolution.default_grace_s()
     if default and all(flag.name != "--grace" for flag, _, _ in request.typed_flags):
-        grace_s = limit_s = default.value
+        grace_s = default.value
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
-        logs=logs, notices=_notices(launch, lines), grace_s=grace_s, limit_s=limit_s,
+        logs=logs, notices=_notices(launch, lines), grace_s=grace_s,
         failure_grace_s=failure_s, result=result, error_file=error_file,
     )  # fmt: skip
 
@@ -87,20 +87,12 @@ def _files_of_launcher(
     if why:
         raise errors.UsageError(f"--result {launch.request.result}: {why}")
     try:
-        files.resolved(error_file or "/")
+        files.check_links(error_file or "/")
     except OSError as error:
         raise errors.UsageError(
             f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
         ) from None
     return result, error_file
-
-
-def _is_ours(directory: str) -> bool:
-    """Whether the scratch directory is still there: a cleaner of TMPDIR may have taken it."""
-    try:
-        return machine.lstat(directory).st_uid == machine.geteuid()
-    except FileNotFoundError:
-        return False
 
 
 def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Worker]:
@@ -226,9 +218,8 @@ def prepare_files(
     Raises UsageError where that cannot be done.
     `scratch` is a new directory for this user alone; in task mode there is none.
     """
-    if restart and scratch and not _is_ours(scratch):
-        with suppress(OSError):  # `files.make_scratch` says why
-            files.make_directory(os.path.dirname(scratch))
+    # A cleaner of TMPDIR may have taken it.
+    if restart and scratch and not files.is_owned_by_user(scratch):
         files.make_scratch(scratch)
     for worker in workers:
         error_file = worker.environ.get(environment.ERROR_FILE)

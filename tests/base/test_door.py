@@ -55,7 +55,6 @@ BUILTINS = frozenset({"open", "print", "input", "breakpoint"})
 IMAGE = "what a forked worker does with the image that it has in place of a fresh one"
 # Each with the reason.
 EXCEPTIONS = {
-    "run/preload/libraries.py": IMAGE,
     "run/preload/forked.py": IMAGE,
     "workers/starting.py: os.path.abspath": "of the place of this program",
     "watch/journal.py: os.path.abspath": "of the place of this program",

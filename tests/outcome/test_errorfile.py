@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.outcome import evidence
+from spawnlaunch.outcome import endings
 from spawnlaunch.outcome.endings import TAIL_BYTES, last_words, traceback_in
 from spawnlaunch.outcome.failures import WorkerExit
 from tests.support.matrix import mostly_full
@@ -48,7 +48,7 @@ BAD = {
     "fifo": "os.mkfifo(path)",
     "endless": "os.symlink('/dev/zero', path)",
     "deep directory": (
-        "os.mkdir(path); os.chdir(path); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+        "os.mkdir(path); os.chdir(path); [(os.mkdir('d'), os.chdir('d')) for _ in range(300)]"
     ),
 }
 
@@ -97,7 +97,7 @@ def with_times(path: Path, said: object, written_s: float, **more: object) -> Wo
 
 def failed_s(one: WorkerExit) -> float:
     """How long before its end it had failed."""
-    judged, failure = evidence.judged(one, "node0", None)
+    judged, failure = endings.judged(one, "node0", None)
     assert failure is not None
     return judged.ended_at - judged.failed_between[1]
 
@@ -134,5 +134,5 @@ def test_one_that_was_told_to_end_after_it_had_failed_has_failed_by_itself(tmp_p
     one = with_times(tmp_path / "e.json", str(int(ago)), ago, code=-15, sent=15)
     for told_s, code in ((1.0, 1), (90.0, None)):  # Python's status of an exception
         told = one._replace(signalled_at=one.ended_at - told_s)
-        failure = evidence.judged(told, "node0", None)[1]
+        failure = endings.judged(told, "node0", None)[1]
         assert (failure.cause.code if failure else None) == code

@@ -254,11 +254,9 @@ def test_a_worker_held_by_its_tracer_does_not_hold_the_launch(threads, options, 
     with launched("--nproc", 2, "--grace", 0.5, script, directory=tmp_path) as one:
         one.read_until(2)
         held = one.workers[1]
-        with traced(held, options) as tracer:
+        with traced(held, options):
             one.send(signal.SIGTERM)
             assert one.status() == 128 + signal.SIGTERM, one.stderr
-            assert f"pid {held} (python" in one.stderr
-            assert f"held by its tracer, pid {tracer} (python" in one.stderr
 
 
 def test_how_a_worker_ended_is_known_though_its_tracer_does_not_wait(tmp_path: Path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.launching import LAUNCHER, ROOT, WORKERS, clean_environ, launch, reports
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, reports
 from tests.support.matrix import mostly_full
 
 SAME = ("argv", "name", "file", "path", "threads", "pools", "loaders", "write_through")
@@ -59,25 +59,6 @@ def test_ranks_that_were_forked_find_each_other_and_torch_draws_other_numbers_in
     workers = reports(done.stdout)
     assert [worker["proved"] for worker in workers] == [True] * 3, done.stderr
     assert len({worker["drawn"] for worker in workers}) == 3
-
-
-@pytest.mark.full
-def test_what_a_module_has_seeded_itself_is_what_it_would_be_in_a_fresh_process(tmp_path: Path):
-    (tmp_path / "seeding.py").write_text(
-        "import random, numpy, torch\nrandom.seed(0), numpy.random.seed(0), torch.manual_seed(0)\n"
-    )
-    script = tmp_path / "draws.py"
-    script.write_text(
-        "import seeding, random, numpy, torch\n"
-        "print(random.random(), numpy.random.rand(), torch.rand(1).item())\n"
-    )
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
-    plain, forked = (
-        launch("--nproc", 2, *preload, script, environ=environ).stdout.splitlines()
-        for preload in ((), ("--preload", "seeding"))
-    )
-    assert len(plain) == 2
-    assert forked == plain
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_what_has_another_effect_than_under_torchrun_is_said(flags, environ, sai
 def test_what_a_worker_leaves_is_told_to_end_and_then_killed(tmp_path):
     done = launch("--nproc", 2, "--quiet", "--grace", 2, script(tmp_path, LEAVES))
     assert done.returncode == 0
-    for said in ("and left pid ", "told to end: 2 s are", "killing pid "):
+    for said in ("and left pid ", "gets SIGTERM: 2 s are", "killing pid "):
         assert said in done.stderr
 
 

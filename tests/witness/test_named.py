@@ -2,28 +2,17 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch import witness
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.launching import SLURM_TASK, clean_environ, launch
 from tests.support.witnessed import needs_line
 
 pytestmark = needs_line
 WHEN = r"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}"
 NAMED = r"spawnlaunch: rank {} on {} \(pid \d+\) failed at " + WHEN
 HOST = re.escape(os.uname().nodename)
-# Deep enough for several writes.
-DEEP = """import sys
-def down(n):
-    if n == 0:
-        raise RuntimeError("no such batch " + "x" * 300)
-    return [down][0](n - 1) if n % 2 else (down(n - 1))
-down(40)
-"""
 
 
 def task(tmp_path: Path, script: str, *flags: object, **environ: str) -> str:
@@ -95,38 +84,3 @@ def test_under_a_launcher_the_launcher_says_it(tmp_path: Path) -> None:
     done = launch("--nproc", 2, tmp_path / "script.py", environ=clean_environ())
     assert "failed first: rank" in done.stderr
     assert "failed at" not in done.stderr
-
-
-def test_lines_of_tasks_that_fail_together_stay_whole(tmp_path: Path) -> None:
-    """They share one pipe here, as the ranks of a shell script do."""
-    (tmp_path / "script.py").write_text(DEEP)
-    read, write = os.pipe()
-    tasks = []
-    for rank in "012":
-        environ = clean_environ(**SLURM_TASK | {"SLURM_PROCID": rank})
-        command = [*LAUNCHER, "--quiet", "--master-addr", "h", str(tmp_path / "script.py")]
-        tasks.append(subprocess.Popen(command, env=environ, stderr=write))
-    os.close(write)
-    with os.fdopen(read) as file:
-        lines = file.read().splitlines()
-    assert [task.wait() for task in tasks] == [1] * 3
-    named = [line for line in lines if re.fullmatch(NAMED.format(r"\d", HOST), line)]
-    assert len(named) == 3
-    alone = task_alone(tmp_path)
-    assert sorted(set(lines) - set(named)) == sorted(set(alone))
-    assert all(lines.count(line) == 3 * alone.count(line) for line in alone)
-
-
-def task_alone(tmp_path: Path) -> list[str]:
-    """The traceback as Python itself writes it."""
-    command = [sys.executable, tmp_path / "script.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stderr.splitlines()
-
-
-def test_a_piece_is_never_longer_than_a_pipe_keeps_together() -> None:
-    text = "".join(f"{'é' * (n % 300)}\n" for n in range(3000))
-    pieces = list(witness._pieces(text))
-    assert "".join(pieces) == text
-    assert all(len(piece.encode()) <= witness.PIECE_BYTES for piece in pieces)
-    assert all(piece.endswith("\n") for piece in pieces)

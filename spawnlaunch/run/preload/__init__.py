@@ -42,13 +42,13 @@ class Image:
 
     def __init__(self, launch: launches.Launch, caught: Iterable[int]) -> None:
         self.modules = ",".join(launch.request.preload)
-        self._socket, theirs = machine.socketpair()
+        self._socket, image_end = machine.socketpair()
         guard = machine.getpid()
 
         def image() -> None:
             machine.set_wakeup_fd(-1)
             signals.set_default((*caught, signal.SIGCONT))
-            _be(theirs, launch, guard)
+            _be(image_end, launch, guard)
 
         try:
             self.pid = machine.fork(image)
@@ -57,7 +57,7 @@ class Image:
                 f"--preload {self.modules}: cannot start a process that imports it: "
                 f"{say.describe_refusal(error)}"
             ) from None
-        theirs.close()
+        image_end.close()
         self._socket.settimeout(ANSWER_S)
 
     def listen(self, loop: events.Loop, rules: decisions.Decisions) -> None:
@@ -146,7 +146,7 @@ class Image:
 # The image
 
 
-def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
+def _be(connection: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
     """Import the modules, and fork the workers asked for; never return as a second guard."""
     status, become = 1, None
     try:
@@ -156,13 +156,13 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         try:
             become = forked.worker_maker(launch)
         except errors.UsageError as error:
-            _send(ours, str(error))
+            _send(connection, str(error))
             machine.exit_now(2)
-        _send(ours, "")
-        fork = partial(machine.fork, partial(_deliver, ours, guard, launch, become))
+        _send(connection, "")
+        fork = partial(machine.fork, partial(_deliver, connection, guard, launch, become))
         # A forker that ends badly has sent no pids: a library's handler of forks ended it, say.
-        while ours.recv(1, socket.MSG_PEEK) and not machine.waitpid(fork(), 0)[1]:
-            _send(ours, True)
+        while connection.recv(1, socket.MSG_PEEK) and not machine.waitpid(fork(), 0)[1]:
+            _send(connection, True)
         status = 0
     except SystemExit as leaving:
         status = forked.status_of(leaving)
@@ -176,24 +176,24 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
 
 
 def _deliver(
-    ours: socket.socket, guard: int, launch: launches.Launch, become: starting.BecomeWorker
+    connection: socket.socket, guard: int, launch: launches.Launch, become: starting.BecomeWorker
 ) -> NoReturn:
     """Fork the workers of one attempt."""
     status = starting.CANNOT_EXECUTE
     try:
         machine.die_with_parent(machine.getppid())
         forker = machine.getpid()
-        its_end, held = machine.pipe()
+        its_end, forker_end = machine.pipe()
         pids: list[int] = []  # or, last, the error that kept one from being forked, below 0
 
         def hand_over(ends: dict[int, int]) -> None:
             for number, fd in ends.items():
                 machine.dup2(fd, number)
-            machine.close(held)
+            machine.close(forker_end)
             _await_hand_over(forker, its_end)
             machine.die_with_parent(guard)
 
-        while (request := _receive(ours))[0]:
+        while (request := _receive(connection))[0]:
             (worker, numbers), fds = request
             first = partial(hand_over, dict(zip(numbers, fds, strict=True)))
             child = partial(starting.become_worker, worker, launch, become, first)
@@ -204,7 +204,7 @@ def _deliver(
                     pids.append(-(error.errno or os.EX_OSERR))
             for fd in fds:
                 machine.close(fd)
-        _send(ours, pids)
+        _send(connection, pids)
         status = 0
     except BaseException as error:
         status = say.fatal(error, " in the image")
@@ -259,7 +259,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(content), fds
 
 
-def _is_readable(one: socket.socket) -> bool:
+def _is_readable(connection: socket.socket) -> bool:
     poller = machine.poll()
-    poller.register(one, select.POLLIN)
+    poller.register(connection, select.POLLIN)
     return bool(events.patient_poll(poller, 0.0))

@@ -4,7 +4,15 @@ A forked worker is to find itself as if it had been started: its own argv, envir
 fresh __main__, unbuffered output, thread counts of its own share of the machine, and an end that
 runs exit handlers and flushes. It shares with the others the memory that no process has written.
 
-A launch is refused where the import has left something that no fork may follow (libraries.py).
+A launch is refused where the import has left something that no fork may follow. A fork takes one
+thread along: a lock or a device that another thread held at that moment is lost in the child.
+Threads that end before a fork and are started again when they are needed (by handlers of
+pthread_atfork(3)) are no danger: another fork, of a child that ends at once, shows which they are.
+
+Python's random, numpy's legacy generator and torch's default generators are seeded at their import,
+and multiprocessing draws a key. A worker that is forked draws all of them again, whatever seed a
+preloaded module has set. Generators that a module makes for itself at its import, and the hashes of
+strings (PYTHONHASHSEED), are the same in all workers of an image.
 """
 
 from __future__ import annotations
@@ -14,11 +22,11 @@ import gc
 import io
 import os
 import pkgutil
-import random
 import runpy
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
@@ -26,7 +34,6 @@ from spawnlaunch import witness
 from spawnlaunch.base import errors, machine, reading
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run.preload import libraries
 from spawnlaunch.workers import environment, launches, starting
 from spawnlaunch.world import identity
 
@@ -34,6 +41,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, NoReturn
+
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
+HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started again in a child by itself
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -68,17 +78,15 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
     modules = launch.request.preload
     if not reading.are_threads(os.environ.get(environment.OMP, "")):
         os.environ[environment.OMP] = str(launch.plan.bindings[0].threads)
-    own = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
-    before = random.getstate()
+    before = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
     _import(modules)
-    reason = next(libraries.objections(), None)
+    reason = next(_objections(), None)
     if reason:
         raise errors.UsageError(
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    inherited = frozenset(proc.open_fds()) - own  # the user's and the modules' files
-    seeded = libraries.seeded_since(before)
+    inherited = frozenset(proc.open_fds()) - before  # the user's and the modules' files
     gc.freeze()  # what is in memory here stays where it is, on pages that all workers share
 
     def turn_into(worker: launches.Worker, signal_mask: Iterable[int]) -> NoReturn:
@@ -86,7 +94,7 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
         machine.rename_process(os.path.basename(worker.command[0]), " ".join(worker.command))
         _forget_the_launcher(inherited)
         _take_on(worker)
-        libraries.draw_anew(seeded)
+        _draw_anew()
         machine.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         status = _call(worker.command[2:])  # without python -u
         if status == -signal.SIGINT:  # end as Python does after a Ctrl-C that no handler has caught
@@ -95,6 +103,54 @@ def worker_maker(launch: launches.Launch) -> starting.BecomeWorker:
         machine.exit_now(status & 0xFF)
 
     return turn_into
+
+
+def _objections() -> Iterator[str]:
+    """The reasons why this process must not be forked, if there are any."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        yield "CUDA is initialised"
+    for fd in proc.open_fds():
+        target = ""
+        with suppress(OSError):
+            target = machine.readlink(f"/proc/self/fd/{fd}")
+        if target.startswith(DEVICES):
+            yield f"{target} is open, the driver of a device"
+    main = threading.main_thread()
+    python = [thread.name for thread in threading.enumerate() if thread is not main]
+    if python:
+        yield f"there is a thread {python[0]!r}"
+    if len(_native_threads()) > len(python):
+        machine.waitpid(machine.fork(lambda: machine.exit_now(0)), 0)
+        if (count := len(_native_threads())) > len(python):
+            yield f"there are {count} threads that outlive a fork, and are not Python's"
+
+
+def _native_threads() -> list[str]:
+    """The names of all threads but the main thread and harmless ones."""
+    try:
+        main = machine.readlink("/proc/self")  # which is not our pid in another namespace's /proc
+        threads = [name for name in machine.listdir("/proc/self/task") if name != main]
+    except OSError:
+        return []
+    names = (proc.read(f"self/task/{thread}", "comm") for thread in threads)
+    found = [name.strip() for name in names if name]  # None: it has just ended
+    return [name for name in found if name not in HARMLESS_THREADS]
+
+
+def _draw_anew() -> None:
+    """Draw in a forked worker the seeds that a fresh process would have drawn.
+
+    os.fork has seeded random.
+    """
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.seed()  # of all devices: those that are not initialised, when they will be
+    if process := sys.modules.get("multiprocessing.process"):
+        process.current_process().authkey = machine.urandom(32)
+    if uuid := sys.modules.get("uuid"):
+        uuid.__dict__.update(_node=None, _last_timestamp=None)  # drawn where there is no MAC
 
 
 def _take_on(worker: launches.Worker) -> None:
@@ -115,8 +171,9 @@ def _take_on(worker: launches.Worker) -> None:
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
     witness.begin()
     count = worker.environ.get(environment.OMP, "").partition(",")[0]
-    if reading.is_number(count, digits=9) and int(count) > 0:
-        libraries.set_threads(int(count))
+    torch = sys.modules.get("torch")
+    if torch and reading.is_number(count, digits=9) and int(count) > 0:
+        torch.set_num_threads(int(count))
 
 
 def _forget_the_launcher(inherited: frozenset[int]) -> None:
@@ -206,8 +263,8 @@ def status_of(leaving: SystemExit) -> int:
 
 def print_exception(error: BaseException) -> None:
     """Print the traceback without our frames, and those of the import system above the worker's."""
-    theirs = _user_part(error)
-    sys.excepthook(type(error), error.with_traceback(theirs), theirs)
+    user_part = _user_part(error)
+    sys.excepthook(type(error), error.with_traceback(user_part), user_part)
 
 
 def _user_part(error: BaseException) -> TracebackType | None:

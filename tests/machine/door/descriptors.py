@@ -126,10 +126,6 @@ class Descriptors(Calls):
         inode = self._inode("fchmod", fd)
         inode.mode = mode
 
-    def fchown(self, fd: int, uid: int, _gid: int) -> None:
-        inode = self._inode("fchown", fd)
-        inode.uid = uid
-
     def fsync(self, fd: int) -> None:
         self.begin("fsync").at(fd)
 

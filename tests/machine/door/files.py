@@ -65,7 +65,9 @@ class Files(Calls):
     def exists(self, path: str) -> bool:
         return self._kind(path) != 0
 
-    lexists = exists
+    def islink(self, path: str) -> bool:
+        self.begin("lstat")
+        return False
 
     def isdir(self, path: str) -> bool:
         return self._kind(path) == stat.S_IFDIR
@@ -114,8 +116,12 @@ class Files(Calls):
         process = self.begin("unlink")
         process.node.files.unlink(self._at(process, path, dir_fd))
 
-    def rename(self, old: str, new: str) -> None:
+    def remove_tree(self, path: str) -> None:
+        for name in self.listdir(path):
+            below = f"{path}/{name}"
+            (self.remove_tree if self.isdir(below) else self.unlink)(below)
+        self.rmdir(path)
+
+    def replace(self, old: str, new: str) -> None:
         process = self.begin("rename")
         process.node.files.rename(self._at(process, old), self._at(process, new))
-
-    replace = rename

@@ -211,11 +211,6 @@ def lost_s(played: Played) -> float:
     return times + sum(played.scenario.pause or (0, 0))
 
 
-def cannot_hear_stops(played: Played) -> bool:
-    """Only waitid tells that a worker was stopped."""
-    return played.scenario.is_refused("waitid") and "stop" in whats(played)
-
-
 def stops(played: Played) -> int:
     return sum(f.what in ("stop", "freeze", "pause") for _, f, _ in played.happened)
 

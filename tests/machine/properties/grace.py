@@ -25,10 +25,10 @@ def _told_and_killed(played: Played, host: Host) -> Iterator[tuple[Process, Sent
 
 
 def the_whole_grace(played: Played) -> Iterator[facts.Verdict]:
-    """Who was told to end has its whole grace of time in which it could run."""
+    """Who was told to end has its whole grace of time in which the launch could run."""
     again = sum(f.number == signal.SIGINT for _, f, _ in played.happened) > 1
     is_killed = any(n == signal.SIGKILL for n, _ in facts.signalled(played))
-    if again or is_killed or facts.cannot_hear_stops(played) or played.scenario.is_needed_refused:
+    if again or is_killed or played.scenario.is_needed_refused:
         return
     for host in played.hosts:
         if all(p.code != -signal.SIGKILL for p in host.launchers):  # "return" kills it
@@ -44,9 +44,11 @@ def _graces(played: Played, host: Host) -> Iterator[facts.Verdict]:
         # Or a fork of the guard has died before it became a worker.
         grace_s = min(grace_s, float(scenario.flag("--failure-grace") or grace_s))
     for worker, told, killed in _told_and_killed(played, host):
-        had_s = worker.could_run_s(told.when, killed.when)
+        had_s = told.sender.could_run_s(told.when, killed.when)
         is_short = had_s < grace_s * 0.99 - facts.UNSEEN_S * stops
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
+        is_stopped = grace_s > 0 and not worker.could_run_s(told.when, killed.when)
+        yield (is_stopped and f"{worker} could not run after it was told to end")
 
 
 def the_grace_is_said(played: Played) -> Iterator[facts.Verdict]:
@@ -98,7 +100,7 @@ def _graces_of_what_is_left(played: Played, host: Host, is_well: bool) -> Iterat
 
 def no_longer_grace(played: Played) -> Iterator[facts.Verdict]:
     """Who was told to end, and does not, is killed as soon as the grace is over."""
-    if facts.cannot_hear_stops(played) or played.scenario.is_needed_refused:
+    if played.scenario.is_needed_refused:
         return
     most_s = max(played.scenario.grace_s, float(played.scenario.flag("--failure-grace") or 0))
     if played.scenario.pause:  # who reads is waited for, with what is said of the end
@@ -107,8 +109,8 @@ def no_longer_grace(played: Played) -> Iterator[facts.Verdict]:
         for worker, told, killed in _told_and_killed(played, host):
             if killed.sender is not told.sender:
                 continue
-            if any(f.what == "stop" and to is not told.sender for _, f, to in played.happened):
-                continue  # the grace of one that is stopped stands
+            if any(f.what == "stop" and to in host.launchers for _, f, to in played.happened):
+                continue  # every grace stands while the launch is stopped
             had_s = told.sender.could_run_s(told.when, killed.when)
             is_long = had_s > most_s + GRACE_LATE_S * facts.slowness(played)
             yield is_long and f"{worker} had {had_s:.3f} s of {most_s:g}"
