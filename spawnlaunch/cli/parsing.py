@@ -204,6 +204,10 @@ def _check_together(request: flags.Request) -> None:
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
         )
+    if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
+        raise errors.FlagsError(
+            "--rewrite-slurm-env and --no-rewrite-slurm-env exclude each other; leave one out"
+        )
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise errors.FlagsError(
             "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
