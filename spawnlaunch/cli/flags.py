@@ -312,6 +312,7 @@ class Request(records.NamedTuple):
         OUTPUT, "--prefix", "", ("auto", "always", "never"), "auto",
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
+    no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
     quiet: bool = _switch(OUTPUT, "--quiet", "print no line for each rank at the start")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,

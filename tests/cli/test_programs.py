@@ -91,6 +91,16 @@ def test_the_version_names_those_of_python_and_torch() -> None:
     assert f"(Python {python}, no torch" in bare.stdout
 
 
+def test_the_version_names_that_of_slurm(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\ntest "$*" = --version && echo slurm-wlm 24.05.3\n')
+    srun.chmod(0o755)
+    environ = clean_environ(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert launch("--version", environ=environ).stdout.endswith(", Slurm 24.05.3)\n")
+    srun.write_text("#!/bin/sh\nexit 1\n")
+    assert "Slurm" not in launch("--version", environ=environ).stdout
+
+
 @pytest.mark.parametrize("words", [(), ("--", "--steps", "1"), ("train",), ("check",)])
 def test_torch_that_is_missing_is_one_line_of_the_launcher(
     words: tuple[str, ...], directory: Path
