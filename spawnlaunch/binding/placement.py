@@ -177,17 +177,21 @@ def of_mask(
         if near and not near & allowed:
             if tasks > 1:  # this task does not know the devices of the others
                 places = [each.local_cpus for each in node.devices if each.local_cpus]
-            why = ""
-            if near <= node.isolated:
-                isolated = cpuset.format(node.isolated)
-                why = f"{ISOLATED} keeps CPUs {isolated} from all that do not name them; "
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
                 f"({device.address}), whose CPUs are {cpuset.format(near)}: "
-                f"{why}start {nearer(node, environ, near, places)}"
+                f"{_why_isolated(node) if near <= node.isolated else ''}start "
+                + nearer(node, environ, near, places)
             ]
     mine, there = count_cores(node, allowed), count_cores(node, node.cpus_online - node.isolated)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
+    if mine >= there > 0 and mine < local_size:
+        isolated = isolated_near(node, places)
+        if local_size <= count_cores(node, isolated):
+            return [
+                f"the allowed CPUs {cpuset.format(allowed)} are fewer cores than ranks: "
+                f"{_why_isolated(node)}start with taskset -c {cpuset.format(isolated)}"
+            ]
     if mine >= there or (has_room and mine >= len(bindings)):
         return []
     return [
@@ -196,7 +200,9 @@ def of_mask(
     ]
 
 
-def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[str]:
+def of_isolated(
+    node: hardware.Node, bindings: Sequence[apply.Binding], local_size: int
+) -> list[str]:
     """The warning about ranks that have isolated CPUs only."""
     cpus = {each.local_rank: each.cpus or node.cpus_to_share for each in bindings}
     ranks = [
@@ -209,13 +215,21 @@ def of_isolated(node: hardware.Node, bindings: Sequence[apply.Binding]) -> list[
     places = [node.devices[each.device].local_cpus for each in bindings if each.device is not None]
     others = (node.cpus_cgroup or node.cpus_online) - node.isolated
     cure = "boot without isolcpus for them"
-    if others and all(near is None or near & others for near in places):
-        cure = f"use others, such as {cpuset.format(others)} (taskset -c, --bind)"
+    if choice := node.cpus_allowed - node.isolated:  # only --bind can have named isolated ones
+        cure = f"name some of the CPUs {cpuset.format(choice)} in --bind"
+    elif count_cores(node, others) >= local_size and all(
+        near is None or near & others for near in places
+    ):
+        cure = f"start with taskset -c {cpuset.format(others)}"
     isolated = cpuset.format(cpuset.EMPTY.union(*(cpus[rank] for rank in ranks)))
     return [
         f"{claims.named(ranks)}: the CPUs {isolated} are isolated ({ISOLATED}), and the kernel "
         f"moves no thread from one to another, so all threads of a rank stay on one; {cure}"
     ]
+
+
+def _why_isolated(node: hardware.Node) -> str:
+    return f"{ISOLATED} keeps CPUs {cpuset.format(node.isolated)} from all that do not name them; "
 
 
 def nearer(
@@ -227,7 +241,11 @@ def nearer(
     """Return how to start with some of the CPUs `near`; `places`: CPUs next to each device."""
     if not near <= node.isolated:
         return wider(node, environ, near)
-    return f"with taskset -c {cpuset.format(isolated_near(node, places))}"
+    # Ranks get isolated CPUs where no others are allowed: then each device needs some next to it.
+    isolated = isolated_near(node, places)
+    if all(place & isolated for place in places):
+        return f"with taskset -c {cpuset.format(isolated)}"
+    return "after a boot without isolcpus for CPUs next to devices"
 
 
 def isolated_near(node: hardware.Node, places: Sequence[cpuset.CpuSet]) -> cpuset.CpuSet:

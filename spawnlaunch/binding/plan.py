@@ -45,7 +45,7 @@ def bind_ranks(
     planned = plan(node, seen, size, request.policy, task=task)
     bindings = planned.bindings
     warnings += [*planned.warnings, *placement.of_mask(node, bindings, size, environ)]
-    warnings += placement.of_isolated(node, bindings)
+    warnings += placement.of_isolated(node, bindings, size)
     warnings += placement.of_threads(node, bindings, environ)
     if node.quotas:
         bindings, lines = _within_quota(request, node, seen, resolution, bindings)

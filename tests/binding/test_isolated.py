@@ -56,14 +56,14 @@ def test_they_are_counted_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("machine", "arguments", "who", "cure"),
     [
-        (isolating("2-3", mask="2-3"), "--nproc 1", "local rank 0", "such as 0-1 (taskset"),
+        (isolating("2-3", mask="2-3"), "--nproc 1", "local rank 0", "start with taskset -c 0-1"),
         (isolating("2-3", mask="2-3"), "--nproc 1 --bind none", "local rank 0",
-         "such as 0-1 (taskset"),
+         "start with taskset -c 0-1"),
         (isolating("2-3", ON_1, mask="2-3"), "--nproc 1", "local rank 0", "boot without isolcpus"),
         (isolating("2-3", mask="2-3", group="2-3"), "--nproc 2", "local ranks 0-1",
          "boot without isolcpus"),
         (isolating("2-3"), "--nproc 2 --bind 0:2-3", "local rank 1",
-         "such as 0-1 (taskset -c, --bind)"),
+         "name some of the CPUs 0-1 in --bind"),
     ],
 )  # fmt: skip
 def test_ranks_with_isolated_cpus_alone_are_told(
@@ -80,6 +80,7 @@ def test_ranks_with_isolated_cpus_alone_are_told(
     [
         ("1-3", (ON_1,), 1, "2-3"),
         ("1-3", (ON_0, ON_1), 2, "1-3"),  # with 2-3 alone the first rank would be away
+        ("1-3", (), 3, "1-3"),
     ],
 )
 def test_isolcpus_is_named_where_it_has_made_the_mask_and_the_cure_works(
@@ -94,6 +95,12 @@ def test_isolcpus_is_named_where_it_has_made_the_mask_and_the_cure_works(
     assert len(set(cpus)) == ranks
     assert {worker["locality"] for worker in told["workers"]} == {"local"}
     assert not [line for line in told["warnings"] if "taskset -c 0" in line]
+
+
+def test_where_no_mask_is_good_for_all_devices_a_boot_is_the_cure() -> None:
+    lines = explain(isolating("2-3", ON_0, ON_1, mask="0-1"), "--nproc 2")["warnings"]
+    (line,) = [each for each in lines if "isolcpus" in each]
+    assert line.endswith("start after a boot without isolcpus for CPUs next to devices")
 
 
 def test_a_mask_that_leaves_out_others_too_is_somebody_elses() -> None:
