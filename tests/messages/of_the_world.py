@@ -83,7 +83,8 @@ EVEN = [
 ]  # fmt: skip
 LISTS = [
     nodes(",", "names no host", "a host list reads like gpu7 or gpu[1-3,5]"),
-    nodes("a]", "this ] has no partner", "write gpu[1-3]"),
+    nodes("a]", "this ] closes no [", "remove it, or open it"),
+    nodes("a" + "[1]" * 40, "too many brackets", "put commas between hosts"),
     nodes("a[1", "this [ is not closed", "close it: gpu[1-3]"),
     nodes("a[2-1]", "runs backwards", "write [1-2]"),
     nodes("a[1:2]", "or a range", "gpu[0-8:4]"),

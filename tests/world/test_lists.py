@@ -15,6 +15,7 @@ from spawnlaunch.world.managers.slurm.lists import (
     hosts,
     tasks_on,
 )
+from tests.support.effort import effort
 from tests.support.required import require_programs
 
 LISTS_PER_SHELL = 500
@@ -118,6 +119,20 @@ def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake() -> None
     where = str(caught.value).partition(": ")[0]
     assert "bad[x]" in where
     assert len(where) < 110
+
+
+@pytest.mark.parametrize(
+    "hostlist",
+    [
+        "n[0-99999]",
+        "n[" + ",".join(str(i) for i in range(0, 200_000, 2)) + "]",
+        ",".join(f"n{i}" for i in range(100_000)),
+        "n[0-99999]m[0-99999]x",
+    ],
+    ids=["one range", "100,000 numbers", "100,000 names", "ten thousand million"],
+)
+def test_the_first_of_a_hundred_thousand_hosts_is_found_without_the_others(hostlist) -> None:
+    assert effort(lambda: next(hosts(hostlist))).calls < 100
 
 
 @pytest.mark.parametrize("hostlist", ["n[0-9999999]", "n[0-99999]m[0-99999]x"])

@@ -25,78 +25,99 @@ SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelo
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import islice
 
 from spawnlaunch.base import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import TypeVar
+    from collections.abc import Iterator
+    from typing import TypeAlias, TypeVar
 
     T = TypeVar("T")
+    Bracket: TypeAlias = tuple[int, str]  # position and text of the inside of two brackets
+    Entry: TypeAlias = tuple[list[str], list[Bracket]]  # n + 1 texts around n brackets
 
-MAX_HOSTS = 1_000_000  # beyond any machine; a mistyped range must not eat the memory
+MAX_HOSTS = 1_000_000  # beyond any machine; expand() of a mistyped range must not eat the memory
+MAX_BRACKETS = 32  # in one name; Slurm itself nests far fewer
 
 
 class ListError(ValueError):
-    """A list that cannot be read; the message has the list, the mistake, and what to write."""
+    """A list that cannot be read; the message has the place, the text, and what to write."""
 
 
 def expand(text: str) -> list[str]:
     """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
     names = [*islice(hosts(text), MAX_HOSTS + 1)]
     if len(names) > MAX_HOSTS:
-        raise _too_many(text)
+        raise ListError(
+            f"host list {reading.excerpt(text)} names more than {MAX_HOSTS} hosts; look for a "
+            "range with a digit too many"
+        )
     return names
 
 
 def hosts(text: str) -> Iterator[str]:
-    """Yield the hosts one by one; of an entry that is not reached nothing is expanded.
-
-    Raises ListError.
-    """
-    entries = _entries(text)
-    if not entries:
-        raise ListError(
-            f"host list {reading.excerpt(text)} names no host; a host list reads like gpu7 or "
-            "gpu[1-3,5]"
-        )
-    for entry in entries:
-        name, *pieces = entry.split("[")
-        if not pieces:
-            yield name
-            continue
-        brackets, after = zip(*(piece.split("]") for piece in pieces), strict=True)
-        turning = _turned([_numbers(text, bracket) for bracket in brackets])
-        for numbers in product(*turning):
-            yield name + "".join(map(str.__add__, _turned(numbers), after))
+    """Yield the hosts one by one, reading no further than needed. Raises ListError."""
+    for (name, *rest), brackets in _entries(text):
+        for numbers in _combinations(text, _turned(brackets)):
+            yield name + "".join(map(str.__add__, _turned(numbers), rest))
 
 
-def _turned(items: Sequence[T]) -> list[T]:
+def _turned(items: list[T]) -> list[T]:
     """Reverse all but the last item: from the order in the name to that of turning, and back."""
     return [*items[-2::-1], *items[-1:]]
 
 
-def _entries(text: str) -> list[str]:
-    """Split a list at the commas and blanks outside of brackets; like Slurm, skip empty entries."""
-    entries, depth = [""], 0
-    for i, character in enumerate(text):
-        depth += (character == "[") - (character == "]")
-        if depth not in (0, 1):
-            raise _error(text, i, f"this {character} has no partner; write gpu[1-3]")
-        if not depth and character in ", \t\n":
-            entries.append("")
-        else:
-            entries[-1] += character
-    if depth:
-        raise _error(text, text.rindex("["), "this [ is not closed; close it: gpu[1-3]")
-    return [entry for entry in entries if entry]
+def _combinations(text: str, brackets: list[Bracket]) -> Iterator[list[str]]:
+    """Yield every choice of one number per bracket, the last turning fastest; stores none."""
+    if not brackets:
+        yield []
+        return
+    for slower in _combinations(text, brackets[:-1]):
+        for numbers, width in _ranges(text, brackets[-1]):
+            for number in numbers:
+                yield [*slower, f"{number:0{width}d}"]
 
 
-def _numbers(text: str, inside: str) -> list[str]:
-    """The numbers between two brackets; those of a range are padded as its first one."""
-    numbers: list[str] = []
+def _entries(text: str) -> Iterator[Entry]:
+    """Cut the list at commas and spaces outside brackets; like Slurm, skip empty entries."""
+    outside: list[str] = []
+    brackets: list[Bracket] = []
+    begin, opening, is_empty = 0, -1, True
+    for i, character in enumerate(text + ","):
+        if opening >= 0 and character == "]":
+            brackets.append((opening + 1, text[opening + 1 : i]))
+            begin, opening = i + 1, -1
+        elif opening >= 0 and character == "[":
+            break
+        elif opening < 0 and character == "]":
+            raise _error(text, i, "this ] closes no [; remove it, or open it: gpu[1-3]")
+        elif opening < 0 and character in "[, \t\n":
+            outside.append(text[begin:i])
+            begin = i + 1
+            if character == "[":
+                opening = i
+                if len(brackets) == MAX_BRACKETS:
+                    why = "too many brackets in a name; put commas between hosts"
+                    raise _error(text, i, why)
+                continue
+            if outside != [""]:
+                is_empty = False
+                yield outside, brackets
+            outside, brackets = [], []
+    if opening >= 0:
+        raise _error(text, opening, "this [ is not closed; close it: gpu[1-3]")
+    if is_empty:
+        raise ListError(
+            f"host list {reading.excerpt(text)} names no host; a host list reads like gpu7 or "
+            "gpu[1-3,5]"
+        )
+
+
+def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
+    """Yield the ranges between two brackets, each with the width that its numbers are padded to."""
+    position, inside = bracket
     for item in inside.split(","):
         ends, colon, step = item.partition(":")
         first, dash, last = ends.partition("-")
@@ -104,22 +125,12 @@ def _numbers(text: str, inside: str) -> list[str]:
         if not all(map(reading.is_number, digits)) or not int(digits[2]) or (colon and not dash):
             why = f"{reading.excerpt(item)} is not a number of at most {reading.MAX_DIGITS} digits "
             why += "or a range; write gpu[1-3,5], or gpu[0-8:4] for every fourth"
-            raise _error(text, text.index(f"[{inside}]"), why)
+            raise _error(text, position, why)
         low, high, stride = map(int, digits)
         if high < low:
-            why = f"{item} runs backwards; write [{last}-{first}]"
-            raise _error(text, text.index(f"[{inside}]"), why)
-        if (high - low) // stride >= MAX_HOSTS:
-            raise _too_many(text)
-        numbers += [f"{number:0{len(first)}d}" for number in range(low, high + 1, stride)]
-    return numbers
-
-
-def _too_many(text: str) -> ListError:
-    return ListError(
-        f"host list {reading.excerpt(text)} names more than {MAX_HOSTS} hosts; look for a range "
-        "with a digit too many"
-    )
+            raise _error(text, position, f"{item} runs backwards; write [{last}-{first}]")
+        yield range(low, high + 1, stride), len(first)
+        position += len(item) + 1
 
 
 def tasks_on(counts: str, node: int) -> int:
