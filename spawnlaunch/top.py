@@ -69,7 +69,15 @@ def _once(options: argparse.Namespace) -> int:
         return 0  # the first task has all nodes asked
     complaint = ""
     if mine and len(mine.nodes) > 1 and not options.of_a_node:
-        command = [sys.executable, "-m", NAME, "--once", "--of-a-node", "--", options.words]
+        command = [
+            sys.executable,
+            "-m",
+            "spawnlaunch.top",
+            "--once",
+            "--of-a-node",
+            "--",
+            options.words,
+        ]
         try:
             collected, complaint = step.gather(mine, command)
         except OSError as error:

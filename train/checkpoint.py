@@ -218,7 +218,7 @@ def prune(out: Path, keep: int, best: int, newest: int) -> None:
         link.replace(out / BEST)
     else:
         (out / BEST).unlink(missing_ok=True)
-    for path in [one for one in all_in(out) if step_of(one) <= newest][keep:]:
+    for path in [path for path in all_in(out) if step_of(path) <= newest][keep:]:
         if step_of(path) != best:
             _remove(path)
 

@@ -1,4 +1,4 @@
-"""What is checked before the first step: samples and sums.
+"""Checks before the first step: of the samples, and of the sums that a task returns.
 
 All ranks must have the same samples, and a resumed run those that it had. A few samples of each
 split are read: the first, the last, and some of the first step. What they draw from the seeded

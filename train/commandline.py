@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     if needed:
         parser.error(f"the following arguments are required: {', '.join(needed)}")
     own = {name: values[name] for name in options}
-    return Config(**{one.name: values[one.name] for one in FLAGS}, options=own), cls
+    return Config(**{each.name: values[each.name] for each in FLAGS}, options=own), cls
 
 
 def _joined(*sources: Sequence[str]) -> list[str]:
@@ -102,9 +102,9 @@ def _loop_parser() -> Parser:
     )
     length, size = (parser.add_mutually_exclusive_group() for _ in range(2))
     groups = dict.fromkeys(LENGTHS, length) | dict.fromkeys(SIZES, size)
-    for one in FLAGS:
-        place = groups.get(_flag(one.name), parser)
-        place.add_argument(_flag(one.name), default=one.default, **one.metadata)
+    for each in FLAGS:
+        place = groups.get(_flag(each.name), parser)
+        place.add_argument(_flag(each.name), default=each.default, **each.metadata)
     return parser
 
 
@@ -118,7 +118,7 @@ def _add_task(parser: Parser, cls: type[Task]) -> dict[str, bool]:
     group = parser.add_argument_group(f"flags of the task {cls.__name__}")
     described: dict[str, Any] = {}
     if is_dataclass(cls):
-        described = {one.name: dict(one.metadata) for one in fields(cls)}
+        described = {each.name: dict(each.metadata) for each in fields(cls)}
     hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)
     options = {}
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -137,7 +137,7 @@ def _add_task(parser: Parser, cls: type[Task]) -> dict[str, bool]:
 
 def _by_type(cls: type, name: str, hint: Any, default: Any) -> dict[str, Any]:
     if typing.get_origin(hint) in (UnionType, typing.Union):
-        types = [one for one in typing.get_args(hint) if one is not type(None)]
+        types = [each for each in typing.get_args(hint) if each is not type(None)]
         hint = types[0] if len(types) == 1 else hint
     if hint is type(None):  # neither a type nor a default
         hint = str

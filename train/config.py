@@ -222,12 +222,12 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-FLAGS = tuple(one for one in fields(Config) if one.name != "options")
+FLAGS = tuple(each for each in fields(Config) if each.name != "options")
 
 
 def to_toml(config: Config) -> str:
     """Return the flags and values that --config reads; --overwrite is for one start alone."""
-    values = {one.name: getattr(config, one.name) for one in FLAGS} | dict(config.options)
+    values = {each.name: getattr(config, each.name) for each in FLAGS} | dict(config.options)
     for name in ("overwrite", "steps" if config.epochs is not None else ""):
         values.pop(name, None)
     # JSON and TOML (toml.io, v1.0.0) write these values in the same way, but for one character.

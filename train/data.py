@@ -159,8 +159,8 @@ class Readers(dict[str, Reader]):
 
     def describe(self) -> str:
         """Return the task's line on its data, or else the numbers of samples."""
-        own = run_on_all_ranks(lambda: str(self.task.describe() or ""))
-        agree({"describe()": own}, "describe() has to describe the data, and not the rank")
+        description = run_on_all_ranks(lambda: str(self.task.describe() or ""))
+        agree({"describe()": description}, "describe() has to describe the data, and not the rank")
         counts = (count_of(self[split].samples) for split in ("train", "validation"))
         train, held_out = ("unknown" if each is None else f"{each:,}" for each in counts)
-        return own or f"{train} samples to train on, {held_out} held out"
+        return description or f"{train} samples to train on, {held_out} held out"

@@ -76,7 +76,7 @@ def by_position(
     Raises ValueError where a group has other parameters now.
     """
     groups = zip(saved["param_groups"], settings, strict=True)
-    known = {frozenset(group["params"]): (group, made) for group, made in groups}
+    known = {frozenset(group["params"]): (group, before) for group, before in groups}
     now = [frozenset(group) for group in names]
     if moved := set(now).symmetric_difference(known):
         every = sorted(frozenset.union(*moved))
@@ -94,13 +94,13 @@ def by_position(
 def use_changed(
     optimizer: torch.optim.Optimizer,
     before: Sequence[dict[str, Any]],
-    asked: Sequence[dict[str, Any]],
+    requested: Sequence[dict[str, Any]],
 ) -> None:
     """Give each group the settings of this run that differ from those of the run before.
 
     Other settings stay as the optimizer has changed them: it may count steps there.
     """
-    for group, was, now in zip(optimizer.param_groups, before, asked, strict=True):
+    for group, was, now in zip(optimizer.param_groups, before, requested, strict=True):
         for name, value in copy.deepcopy(now).items():
             if name not in was or _plain(was[name]) != _plain(value):
                 group[name] = value

@@ -260,7 +260,7 @@ class Trainer:
     def describe(self) -> list[str]:
         """Lines on the model, and on flags that the task makes useless."""
         lines = [size_of(self.bare)]
-        typed = [getattr(self.config, one) != getattr(Config, one) for one in OF_ADAMW]
+        typed = [getattr(self.config, name) != getattr(Config, name) for name in OF_ADAMW]
         if any(typed) and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
         if self.device.type != "cpu" and self.config.precision == "fp32" and not self.config.tf32:

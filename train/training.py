@@ -157,7 +157,7 @@ class Training:
         middle = len(whole.places) // 2
         parts = (slice(None), slice(middle), slice(middle, None))
         batches = [Batch(whole.places[part], whole.indices[part]) for part in parts]
-        return [to_device(self.reader[one], self.place.device) for one in batches]
+        return [to_device(self.reader[batch], self.place.device) for batch in batches]
 
     def batches(self, at: Position) -> Iterator[Any]:
         """The batches of this rank from a position to the end."""

@@ -239,6 +239,13 @@ class Request(records.NamedTuple):
     local_world_size: int | None = _flag(
         NODES, "--local-world-size", "N", values.positive, None,
         "number of ranks on this node, where a resource manager hides it")
+    rewrite_slurm_env: bool = _switch(
+        NODES, "--rewrite-slurm-env",
+        "give each worker the Slurm variables that a task of srun in its place would have; the "
+        "default in a step, not in a shell of a job")
+    no_rewrite_slurm_env: bool = _switch(
+        NODES, "--no-rewrite-slurm-env",
+        "in a step, let the workers inherit SLURM_PROCID and the like of their launcher's one task")
 
     grace_s: float = _flag(
         ENDING, "--grace", "SECONDS", values.seconds, GRACE_S,
@@ -305,6 +312,7 @@ class Request(records.NamedTuple):
         OUTPUT, "--prefix", "", ("auto", "always", "never"), "auto",
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
+    no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
     quiet: bool = _switch(OUTPUT, "--quiet", "print no line for each rank at the start")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
+SLURM_S = 10.0  # for srun to print its version
 INDENT = 26  # columns before the help of a flag
 
 _wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
@@ -119,7 +120,22 @@ def version() -> str:
         versions.append(f"torch {metadata.version('torch')}")
     except metadata.PackageNotFoundError:
         versions.append("no torch")
+    versions += _slurm()
     return f"spawnlaunch {__version__} ({', '.join(versions)})"
+
+
+def _slurm() -> Iterator[str]:
+    """Yield the version of Slurm, as `Slurm 24.05.3`, where it is installed."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ("srun", "--version"), capture_output=True, text=True, timeout=SLURM_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return
+    if words := done.stdout.split():
+        yield f"Slurm {words[-1]}"
 
 
 def page(is_short: bool) -> str:

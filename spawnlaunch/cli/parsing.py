@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # prefixes of torchrun's variables
 MOST_OF_LINE = 256  # bytes of a program's first line (BINPRM_BUF_SIZE of the kernel)
 KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag for it
 
@@ -34,16 +35,18 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
 
         manual.refuse_without_words(environ)
     typed_flags, words = read_flags(argv)
-    if "PET_" in " ".join(environ):
+    notes: list[str] = []
+    names = " ".join(environ)
+    if any(prefix in names for prefix in OF_TORCHRUN):
         from spawnlaunch.cli import torchrun  # few shells export such a variable
 
         typed_flags = [*torchrun.flags_of_variables(environ, typed_flags), *typed_flags]
+        notes += torchrun.notes_on_variables(environ)
     if "\r" in "".join(environ.values()):
         from spawnlaunch.cli import slips
 
         slips.check_variables(environ)
     fields: dict[str, Any] = {}
-    notes: list[str] = []
     for flag, text, typed in typed_flags:
         value = read_value(flag, text, typed)
         if flag.field:
@@ -203,6 +206,10 @@ def _check_together(request: flags.Request) -> None:
         raise errors.UsageError(
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
+        )
+    if request.rewrite_slurm_env and request.no_rewrite_slurm_env:
+        raise errors.FlagsError(
+            "--rewrite-slurm-env and --no-rewrite-slurm-env exclude each other; leave one out"
         )
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise errors.FlagsError(

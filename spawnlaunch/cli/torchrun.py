@@ -6,13 +6,13 @@ A flag with a row in `flags` needs none here, and that row counts.
 
 A variable stands in place of a flag, which takes precedence:
 
-    PET_NPROC_PER_NODE=4  PET_STANDALONE=1
+    PET_NPROC_PER_NODE=4  PET_STANDALONE=1  TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60
 
 The five variables of Kubeflow's pods are not read here where Kubeflow has started this process:
 `world` reads those.
 
 Sources: torch/distributed/run.py (get_args_parser), torch/distributed/launch.py and
-torch/distributed/argparse_util.py of torch 2.13.
+torch/distributed/argparse_util.py of torch 2.13, and torch/distributed/elastic/agent/server/.
 """
 
 from __future__ import annotations
@@ -112,6 +112,15 @@ OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
 CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "SLURM_STEP_ID",
           "PALS_RANKID")  # fmt: skip
 NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
+SHUTDOWN = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+INSTEAD = "--hang-timeout SECONDS shows where workers are when they write nothing"
+# The variables that have no effect here, with the note for a user who exports one.
+NOTES_ON_VARIABLES = {
+    "TORCHELASTIC_ENABLE_FILE_TIMER": f"no watchdog reads the workers' timers here; {INSTEAD}",
+    "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT":  # seconds
+        f"nobody looks for workers that sleep in the kernel; {INSTEAD}",
+    "TORCHELASTIC_HEALTH_CHECK_PORT": "no server for health checks is started here",
+}  # fmt: skip
 
 
 def flags_of_variables(
@@ -126,6 +135,8 @@ def flags_of_variables(
 
 
 def _exported(environ: Mapping[str, str]) -> Iterator[flags.FlagValue]:
+    if value := environ.get(SHUTDOWN):
+        yield flags.SPELLINGS["--shutdown-timeout"], value, SHUTDOWN
     # The variables that Kubeflow gave this process, which `world` reads.
     is_pod = all(environ.get(name) for name in POD) and not any(map(environ.get, CLOSER))
     read_by_world = OF_A_POD if is_pod else ()
@@ -143,6 +154,13 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.FlagValue]:
             )
         elif int(value):
             yield found, None, name
+
+
+def notes_on_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each variable that has an effect under torchrun only."""
+    for name, note in NOTES_ON_VARIABLES.items():
+        if environ.get(name) not in (None, "", "0"):
+            yield f"{name}: {note}"
 
 
 def variable(long_name: str) -> str:
@@ -171,3 +189,41 @@ def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
         Template(arg).safe_substitute(local_rank=local_rank) if names.search(arg) else arg
         for arg in args
     )
+
+
+def filled(template: str, role: str, rank: int, local_rank: int) -> str:
+    """Fill in torchrun's template for the prefix of a worker's lines."""
+    from string import Template
+
+    return Template(template).safe_substitute(role_name=role, rank=rank, local_rank=local_rank)
+
+
+# Scripts written for torch.distributed.launch, which expect --local-rank=N
+
+# add_argument("--local_rank", ...), also as the second of two names, but not tyro, click or absl.
+DECLARED = r"""(?:add_argument|option)\([^()]{0,80}?["'](--local[-_]rank)["']"""
+MEANT = ("--local-rank", "--use-env")  # a command line with one of these flags needs no warning
+FROM_ENVIRONMENT = "LOCAL_RANK"  # a script that reads this needs no argument
+
+
+def advice_on_local_rank(request: flags.Request, text: str) -> Iterator[str]:
+    """Yield a warning about a script of this text that declares the argument and is given none.
+
+    Or is given one in another spelling, which is unknown to its argparse.
+    """
+    import re
+
+    names, given = re.findall(DECLARED, text), request.local_rank_arg
+    if not names:
+        return
+    script, name = request.program.target, names[0]
+    kind = "underscore" if "_" in name else "hyphen"
+    if given and given not in names:
+        yield f"{script} declares {name}, and is given {given}=N; use --local-rank-arg {kind}"
+    words = (*request.program.args, *request.flags)
+    is_meant = any(word.replace("_", "-").startswith(MEANT) for word in words)
+    if not is_meant and FROM_ENVIRONMENT not in text:
+        yield (
+            f"{script} declares {name} and does not read LOCAL_RANK, so all ranks may take the "
+            f"first device; to give it {name}=N, use --local-rank-arg {kind}"
+        )

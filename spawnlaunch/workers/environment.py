@@ -51,6 +51,8 @@ def of_worker(launch: launches.Launch, i: int, of_rank: Mapping[str, object]) ->
         "ROLE_NAME": request.role,
         **of_rank,
     }
+    if not world.is_task:
+        always_set |= _as_task(launch, i)
     if request.virtual_local_rank:  # torchrun's meaning
         always_set |= {"LOCAL_RANK": 0, **launch.seen.alone(world.local_rank + i)}
     unless_set = {
@@ -64,6 +66,21 @@ def of_worker(launch: launches.Launch, i: int, of_rank: Mapping[str, object]) ->
         inherited.pop(OMP, None)
     merged = {**unless_set, **inherited, **always_set}
     return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def _as_task(launch: launches.Launch, i: int) -> dict[str, object]:
+    """The manager's variables that worker `i` would have as a task of its own.
+
+    A launcher in a step was given those of the step's one task on this node. In a shell of a job
+    they belong to no task, so there the user has to ask for it.
+    """
+    request, resolution = launch.request, launch.resolution
+    if request.rewrite_slurm_env:
+        managers = resolution.mentioned
+    else:
+        managers = tuple(each for each in resolution.managers[:1] if each.kind == identity.TASKS)
+    variables = (each.as_task(resolution.world, i) for each in managers)
+    return {} if request.no_rewrite_slurm_env else next(filter(None, variables), {})
 
 
 def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there bu
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by our interpreter, not by the user
 UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
+TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"  # torchrun's variable: of the prefix of a line
 
 # The bundled loop is part of this package, and is started by its path: a train.py or train/ of the
 # user's is never taken for it.
@@ -64,6 +65,12 @@ def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notic
     lines = parsing.warnings(request, resolution.world.has_several_nodes)
     if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
         lines += routes.lines_about_files(request, resolution.world, environ)
+    if len(launch.plan.bindings) > 1 and request.program.kind == "script":
+        text = reading.file_text(request.program.target) or ""
+        if "local_rank" in text or "local-rank" in text:
+            from spawnlaunch.cli import torchrun
+
+            lines += torchrun.advice_on_local_rank(request, text)
     of_node = [*launch.plan.warnings, *on_logs]
     if "stdout" in launch.closed:
         of_node.append("stdout is closed: what is written there is lost")
@@ -182,10 +189,15 @@ def _prefix(launch: launches.Launch, rank: int) -> str:
     With several nodes the host's name is there too, as their outputs come together.
     """
     request, world = launch.request, launch.resolution.world
-    if request.prefix == "never":
+    if request.no_prefix or request.prefix == "never":
         return ""
     if world.world_size == 1 and request.prefix == "auto":
         return ""
+    if template := launch.environ.get(TEMPLATE):
+        from spawnlaunch.cli import torchrun
+
+        local_rank = rank - world.rank + world.local_rank
+        return torchrun.filled(template, request.role, rank, local_rank)
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 

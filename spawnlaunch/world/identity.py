@@ -201,6 +201,9 @@ class Manager:
         """The port at which ranks meet, where the manager chooses it."""
         return number(self.environ, *self.master_port_from, most=values.MAX_PORT)
 
+    def reserved_port(self) -> Fact | None:
+        """A port that the manager keeps free for this step; used where the user names none."""
+
     def least_nodes(self) -> Fact | None:
         """The number of nodes that is enough to begin."""
 
@@ -230,6 +233,10 @@ class Manager:
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
+
+    def as_task(self, world: World, i: int) -> dict[str, object]:
+        """The manager's variables that worker `i` of a launcher would have as a task of its own."""
+        return {}
 
     def launcher_flags(self) -> tuple[str, ...]:
         """The flags that a launcher needs where `start_line` has started it on another node."""

@@ -113,7 +113,7 @@ def choose_port(
         derived = identity.Fact(FREE, "local mode")
     elif job:
         derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-    known = (by_flag, manager.master_port(), inherited, derived)
+    known = (by_flag, manager.master_port(), inherited, manager.reserved_port(), derived)
     fact = identity.first(known)
     if fact is None:
         if mode == identity.TASK and request.master_addr is None:

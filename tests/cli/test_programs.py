@@ -52,7 +52,7 @@ def test_the_others_are_run_in_place_of_a_launch_and_refuse_in_one_line(word: st
 def test_each_word_is_the_program_of_that_name(word: str, directory: Path) -> None:
     done = run(sys.executable, "-m", "spawnlaunch", word, "--help", cwd=directory)
     assert done.returncode == 0, done.stderr
-    assert f"spawnlaunch {word}" in done.stdout
+    assert re.search(rf"spawnlaunch[ .]{word}", done.stdout)
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])
@@ -89,6 +89,16 @@ def test_the_version_names_those_of_python_and_torch() -> None:
     )
     bare = run(sys.executable, *NO_TORCH, "--version")
     assert f"(Python {python}, no torch" in bare.stdout
+
+
+def test_the_version_names_that_of_slurm(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\ntest "$*" = --version && echo slurm-wlm 24.05.3\n')
+    srun.chmod(0o755)
+    environ = clean_environ(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert launch("--version", environ=environ).stdout.endswith(", Slurm 24.05.3)\n")
+    srun.write_text("#!/bin/sh\nexit 1\n")
+    assert "Slurm" not in launch("--version", environ=environ).stdout
 
 
 @pytest.mark.parametrize("words", [(), ("--", "--steps", "1"), ("train",), ("check",)])

@@ -78,6 +78,7 @@ VALUES = [
     Row("--rdzv-endpoint ::1 x.py", "'::1'", "is not HOST:PORT", "use [::1]", "--rdzv-endpoint [::1] x.py"),
     Row("--rdzv-endpoint tcp://127.0.0.1:$PORT x.py", "'tcp://127.0.0.1:", "is not HOST:PORT", "use 127.0.0.1:", "--rdzv-endpoint 127.0.0.1:$PORT x.py"),
     Row("--rdzv-endpoint [localhost]:$PORT x.py", "'[localhost]:", "is not HOST:PORT", "use localhost:", "--rdzv-endpoint localhost:$PORT x.py"),
+    Row("--rewrite-slurm-env --no-rewrite-slurm-env x.py", "--rewrite-slurm-env and --no-rewrite-slurm-env", "exclude each other", "leave one out", "--no-rewrite-slurm-env x.py"),
     Row("--master-addr me@localhost x.py", "'me@localhost'", "is not a host alone", "use --master-addr localhost", "--master-addr localhost x.py"),
     Row("--master-addr localhost/ x.py", "'localhost/'", "is not a host alone", "use --master-addr localhost", "--master-addr localhost x.py"),
     Row("--master-addr localhost:$PORT x.py", "--master-addr: 'localhost:", "is not a host alone", "use --master-addr localhost --master-port ", "--master-addr localhost --master-port $PORT x.py"),

@@ -62,6 +62,7 @@ MASTER = [
     Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "use --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
     Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint has b", "leave one of the two out", "--rdzv-endpoint b x.py"),
     Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "use --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
+    Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "use --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
     Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
     Row("x.py", "MASTER_ADDR: 'localhost:29500'", "is not a host alone", "use --master-addr localhost --master-port 29500", "--master-addr localhost --master-port $PORT x.py", {"MASTER_ADDR": "localhost:29500"}),
     Row("x.py", "MASTER_PORT='x'", "is not a port", "unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),

@@ -60,6 +60,7 @@ def kept(directory: Path) -> dict[str, str]:
         [
             (("--nproc", 2), {0: "[0] ", 1: "[1] "}),
             (("--nproc", 1), {0: ""}),
+            (("--nproc", 2, "--no-prefix"), {0: "", 1: ""}),
             (("--nproc", 2, "--prefix=never"), {0: "", 1: ""}),
             ((*NODE_1, "--nproc", 2), {2: f"[{HERE}:2] ", 3: f"[{HERE}:3] "}),
             ((*NODE_1, "--nproc", 1), {1: f"[{HERE}:1] "}),

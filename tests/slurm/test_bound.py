@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm, start
-from tests.slurm.asking import line_after
+from tests.slurm.asking import Asker, line_after
 from tests.support.launching import LAUNCHER, REPORTER
 from tests.support.required import skip_or_fail
+from tests.support.truth import check
 
 require_slurm()
 pytestmark = pytest.mark.full
@@ -19,12 +21,20 @@ NARROW = "the mask allows 1 core"
 
 @pytest.fixture(scope="module")
 def bound() -> Iterator[Slurm]:
-    """A cluster that binds tasks."""
+    """A cluster that binds tasks, and has ports for MPI."""
     if len(os.sched_getaffinity(0)) < 2:
         skip_or_fail("needs two CPUs")
-    cluster = start(cpus=2, task_plugin="task/affinity")
+    ports = "MpiParams=ports=21000-21999\n"
+    cluster = start(cpus=2, task_plugin="task/affinity", extra=ports)
     yield cluster
     cluster.stop()
+
+
+def test_ports_that_slurm_reserves_are_used(bound: Slurm, tmp_path: Path) -> None:
+    result = Asker(bound, tmp_path).run(["srun", "-N2", "-n2", *RANK])
+    check(result.workers, 2)
+    (port, reserved), _ = result.values("MASTER_PORT", "SLURM_STEP_RESV_PORTS")
+    assert port == reserved.partition("-")[0]
 
 
 def test_more_ranks_than_cpus_are_said_to_share_them(bound: Slurm) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.slurm import require_slurm
 from tests.slurm.asking import Asker
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS
-from tests.support.truth import check
+from tests.support.truth import Report, check
 
 require_slurm()
 pytestmark = pytest.mark.full
@@ -26,6 +26,33 @@ def test_a_task_becomes_a_rank(ask: Asker, options: str, world_size: int) -> Non
     check(result.workers, world_size)
     for worker in result.workers:
         assert worker["environ"]["RANK"] == worker["environ"]["SLURM_PROCID"]
+
+
+def variables(worker: Report) -> dict[str, str]:
+    """Slurm's of a worker, but for those that tell one step from another."""
+    assert worker["environ"]["SLURM_TASK_PID"] == str(worker["pid"])
+    of_the_step = {
+        *("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_LAUNCHER_PORT", "SLURM_SRUN_COMM_PORT"),
+        "SLURM_TASK_PID",
+    }
+    names = [name for name in worker["environ"] if name.startswith("SLURM")]
+    return {name: worker["environ"][name] for name in names if name not in of_the_step}
+
+
+def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_unless_told_not_to(
+    ask: Asker,
+) -> None:
+    node = f"SRUN_CPUS_PER_TASK=4 srun -n2 --ntasks-per-node=1 {LAUNCH} --nproc 2"
+    result = ask.sbatch(
+        f"SRUN_CPUS_PER_TASK=2 srun -n4 --ntasks-per-node=2 {REPORT}\n"
+        f"{node} {REPORTER}\n{node} --no-rewrite-slurm-env {REPORTER}\n",
+        *("-N2", "--ntasks-per-node=2", "-c2", "--gpus-per-node=2"),
+    )
+    tasks, rewritten, plain = result.steps()
+    for workers in (tasks, rewritten, plain):
+        check(workers, 4)
+    assert [variables(worker) for worker in rewritten] == [variables(worker) for worker in tasks]
+    assert [worker["environ"]["SLURM_PROCID"] for worker in plain] == ["0", "0", "1", "1"]
 
 
 def test_steps_of_a_job_are_worlds_of_their_own(ask: Asker) -> None:

@@ -81,6 +81,7 @@ C10D = "--rdzv-backend c10d --rdzv-endpoint localhost:{port}"
 STATIC = "--rdzv-backend static --rdzv-endpoint 127.0.0.3:{port}"
 OF_TWO = f"{TWO} {C10D} --rdzv-id 7"
 MASTER = "--master-addr=127.0.0.1 --master-port={port}"
+TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 FILED = {"TORCHELASTIC_ERROR_FILE": "{dir}/error.json"}
 PET = {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "2",
        "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "{port}"}  # fmt: skip
@@ -151,7 +152,7 @@ RENDEZVOUS = [
     Line(f"--nnodes 1:2 --rdzv-conf last_call_timeout=1 {OF_TWO} train.py"),
     Line(f"--nnodes 2 {OF_TWO} train.py", launchers=2),
     Line(f"--nnodes=2 --node-rank={{node}} {MASTER} --role r{{node}} {TWO} --tee 3 train.py",
-         launchers=2, shows="prefix"),
+         {TEMPLATE: "[${role_name}-${local_rank}:${rank}] "}, launchers=2),
     Line(f"--nnodes 2 {OF_TWO.replace('localhost', '[::1]')} train.py", launchers=2),
 ]  # fmt: skip
 
@@ -202,6 +203,7 @@ OUTPUT = [
     two(f"--rdzv-id '' {LOGS} -r 3"),
     two(f"--rdzv-id exp1 {C10D} {LOGS} --tee 3"),
     two(f"--tee 3 {LOGS} --duplicate_stderr_filters=err,other", shows="filtered logs"),
+    two("--tee 3", {TEMPLATE: "<${rank}/${local_rank} ${role_name}>"}),
     two("", FILED, do="1:record"),
     two("", FILED, do="1:raise", shows="error file/error"),
     two("", FILED),
@@ -223,6 +225,7 @@ ENDS = [
     two("", do="sleep", signals=("SIGHUP",)),
     two("--signals-to-handle SIGTERM,SIGUSR1 --shutdown-timeout 1", do="sleep",
         signals=("SIGUSR1", "SIGTERM")),
+    two("", {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "20"}, do="sleep", signals=("SIGTERM",)),
     two("", do="0:family 1", shows="left behind"),
     two("", hindrance="stdin is closed", shows="open files"),
     two("", hindrance="umask 077"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.cli import torchrun
+from spawnlaunch.cli.flags import Program, Request
 from tests.support.launching import LAUNCHER, clean_environ, explain, launch, run
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 
@@ -29,11 +30,39 @@ def script(directory: Path, text: str) -> Path:
     return file
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("command", "status", "name", "kind"),
+    [
+        (LAUNCHER, 0, "--local_rank", "underscore"),
+        (LAUNCHER, 0, "--local-rank", "hyphen"),
+        (OLD, 2, "--local_rank", "underscore"),  # which adds the other spelling
+    ],
+)
+def test_a_script_that_declares_what_it_is_not_given_is_told_what_to_type(
+    command, status, name, kind, tmp_path
+):
+    words = (*command, "--quiet", "--nproc-per-node", 2)
+    file = script(tmp_path, DECLARES.format(name) + PRINTS)
+    done = run(*words, file)
+    assert (done.returncode, done.stdout.split()) == (status, [] if status else ["0", "0"])
+    assert f"use --local-rank-arg {kind}\n" in done.stderr
+    done = run(*words, "--local-rank-arg", kind, file)
+    assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
+
+
 def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bundled_loop():
     done = run(*OLD, "--nproc_per_node=2")
     assert done.returncode == 2
     assert "no script is named" in done.stderr
     assert done.stderr.endswith("run python -m spawnlaunch --nproc 2\n")
+
+
+def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
+    text = DECLARES.format("--local_rank") + "import os; os.environ['LOCAL_RANK']"
+    request = Request(program=Program("script", "x.py", ()), python="python")
+    assert list(torchrun.advice_on_local_rank(request, text)) == []
+    assert list(torchrun.advice_on_local_rank(request, text.replace("LOCAL_RANK", "")))
 
 
 @pytest.mark.full
@@ -44,6 +73,7 @@ def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bund
         (("--log-dir", "/dev/null", "--redirects", 3, "--tee", 1), {}, "and all is shown\n"),
         (("--rdzv-conf", "'join_timeout=60,a=1,b=2'"), {}, "--rdzv-conf a, b:"),
         (("--duplicate-stdout-filters", "loss"), {}, "grep"),
+        ((), {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}, "--hang-timeout"),
         ((), {"MASTER_PORT": "{busy}"}, "MASTER_PORT {busy} is in use"),
         (("--nproc-per-node", 2), {**POD, "MASTER_ADDR": "localhost", "RANK": "1"},
          "; unset RANK WORLD_SIZE;"),
@@ -65,7 +95,7 @@ def test_what_has_another_effect_than_under_torchrun_is_said(flags, environ, sai
 def test_what_a_worker_leaves_is_told_to_end_and_then_killed(tmp_path):
     done = launch("--nproc", 2, "--quiet", "--grace", 2, script(tmp_path, LEAVES))
     assert done.returncode == 0
-    for said in ("and left pid ", "told to end: 2 s are", "killing pid "):
+    for said in ("and left pid ", "gets SIGTERM: 2 s are", "killing pid "):
         assert said in done.stderr
 
 

@@ -20,7 +20,7 @@ FLAGS = [
     *("--nproc=2", "--nproc=auto", "--nnodes=2", "--nnodes=1", "--node-rank=0", "--node-rank=1"),
     *("--master-addr=node0", "--master-port=0", "--master-port=23456", "--rdzv-endpoint=node0:0"),
     *("--rdzv-endpoint=node0", "--world-size=4", "--local-world-size=2", "--standalone"),
-    *("--master-suffix=i", "--virtual-local-rank"),
+    *("--master-suffix=i", "--virtual-local-rank", "--rewrite-slurm-env"),
 ]
 FILES = ["{directory}/f1", "{directory}/f2"]
 CONTENTS: list[bytes | str] = [

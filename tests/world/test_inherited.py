@@ -124,6 +124,13 @@ def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str) ->
     assert (flag.world.master_addr, of_job(flag)) == (typed, ())
 
 
+def test_an_exported_port_comes_before_one_that_slurm_has_reserved() -> None:
+    reserved = {"MASTER_PORT": "25900", "SLURM_STEP_RESV_PORTS": "12000-12003"}
+    found = explained("", {**SLURM_TASK, **reserved})
+    assert found.sources["master_port"].source == "MASTER_PORT"
+    assert lost(found, "master_port")[0] == (12000, "SLURM_STEP_RESV_PORTS")
+
+
 def test_rank_0_says_that_an_address_is_not_its_own() -> None:
     first = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
     alone = {**SLURM_TASK, **first, "SLURM_JOB_ID": OWN_JOB}

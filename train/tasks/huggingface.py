@@ -223,7 +223,7 @@ class FineTuning(Task):
         return self.prepared_model(loaded)
 
     def prepared_model(self, model: Any) -> Any:
-        """The model in float32, in whatever type the directory has it."""
+        """Return the model in float32, also where the directory has another type."""
         if self.checkpoint_activations:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         return model.float()
@@ -269,7 +269,7 @@ class OnText(FineTuning):
             rows.begin_preparing(directory)
             facts = self.write(directory, splits)
             facts["held_out"] = held_out
-            facts["broken_lines"] = sum(splits[one].broken_lines for one in rows.USED)
+            facts["broken_lines"] = sum(splits[split].broken_lines for split in rows.USED)
             facts["splits"] = list(splits)
             rows.finish_preparing(directory, source, facts, Path(self.data).parent)
 

@@ -282,7 +282,7 @@ def finish_preparing(
     The digest that identifies the data is of labels, arrays, and the names of files below ``root``,
     which may be moved. A test split, which may be added later, is not in it.
     """
-    known = [facts.get("labels"), [facts.get("files", {}).get(one) for one in USED]]
+    known = [facts.get("labels"), [facts.get("files", {}).get(split) for split in USED]]
     names = json.dumps(known, ensure_ascii=False).replace(f"{root.resolve()}/", "")
     digest = hashlib.sha256(names.encode(errors="surrogatepass"))
     for split in USED:
@@ -326,5 +326,5 @@ class Texts:
 
 def copied(tokens: Any) -> Tensor:
     """A copy of some tokens, int64, of an array or a tensor."""
-    own = tokens if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
-    return own.long()
+    numbers = tokens if isinstance(tokens, Tensor) else torch.from_numpy(np.array(tokens))
+    return numbers.long()

@@ -65,7 +65,7 @@ class SequenceClassification(scores.Classifier, OnText):
 
     def read(self, directory: Path, split: str) -> Labelled:
         classes = rows.Texts(directory, f"{split}-class").tokens[:].tolist()
-        return Labelled(rows.Texts(directory, split), [self.numbers[one] for one in classes])
+        return Labelled(rows.Texts(directory, split), [self.numbers[label] for label in classes])
 
     def amount(self, split: str) -> str:
         return f"{len(self.splits[split]):,} texts"

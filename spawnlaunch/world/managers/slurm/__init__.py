@@ -22,6 +22,7 @@ import os
 from contextlib import suppress
 
 from spawnlaunch.base import cpuset, errors, reading
+from spawnlaunch.cli import values
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers.slurm import lists
@@ -55,6 +56,7 @@ NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 NEEDED = (JOB_ID, STEP_ID, STEP_TASKS, STEP_NODES, PROCID, LOCALID, NODEID)  # each task has these
 OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # a shell has some of these
 GRACE_S = 25.0  # below KillWait, Slurm's own time from SIGTERM to SIGKILL: 30 s by default
+RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
 MASKS, KIND_OF_MASKS = "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE"  # of the tasks here
 STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
@@ -211,6 +213,41 @@ class Slurm(identity.Manager):
         """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
         return identity.Fact(GRACE_S, "Slurm") if self.environ.get(NODENAME) else None
 
+    def as_task(self, world: identity.World, i: int) -> dict[str, object]:
+        """Return Slurm's variables for worker `i`, as if srun had started it as a task.
+
+        They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's
+        one task and as many tasks as it has workers. None: such a task would not have the variable.
+        """
+        environ, first, n = self.environ, world.rank, world.local_world_size
+        per_node: str | None = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
+        each: int | None = n
+        if world.nnodes and n * world.nnodes != world.world_size:
+            per_node = each = None  # nodes differ in their numbers of workers, unknown here
+        ranks: dict[str, object] = {
+            PROCID: first + i,
+            LOCALID: i,
+            **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
+            "SLURM_NTASKS_PER_NODE": each,
+            **dict.fromkeys(("SLURM_TASKS_PER_NODE", STEP_TASKS_PER_NODE), per_node),
+            GLOBAL_IDS: ",".join(map(str, range(first, first + n))),
+        }
+        others: dict[str, object] = {
+            "SLURM_TASK_PID": identity.WORKER_PID,
+            "SLURM_DISTRIBUTION": "block",
+            **dict.fromkeys(("SLURM_CPU_BIND", MASKS, KIND_OF_MASKS)),
+            **dict.fromkeys(("SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
+        }
+        # Of these the launcher has the whole node's.
+        for name in ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK"):
+            count = environ.get(name, "")
+            others[name] = int(count) // n or None if reading.is_number(count) else None
+        if world.mode == identity.LOCAL:  # in a step that may have other nodes
+            others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
+            if here := environ.get(NODENAME):
+                others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
+        return ranks | {name: value for name, value in others.items() if name in environ}
+
     def start_line(self, command: str, n: int) -> str:
         """The srun line. srun's defaults are the job's options, so the sizes are all written.
 
@@ -316,6 +353,17 @@ class Step(Slurm):
 
     def job(self) -> identity.Fact | None:
         return job_and_step(self.environ)
+
+    def reserved_port(self) -> identity.Fact | None:
+        """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
+        port = self.environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
+        if not port:
+            return None
+        if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
+            raise errors.UsageError(
+                f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; use --master-port N"
+            )
+        return identity.Fact(int(port), RESERVED_PORTS)
 
 
 class Shell(Slurm):
