@@ -26,7 +26,7 @@ launcher names one.
 from __future__ import annotations
 
 import atexit
-import importlib
+import json
 import multiprocessing
 import os
 import signal
@@ -160,7 +160,8 @@ def crash(error: BaseException) -> NoReturn:
     # An interrupt of all ranks may have ended a peer before this rank's thread for SIGINT ran: then
     # the error is only a consequence, and that thread now ends the process first.
     time.sleep(TURN_S)
-    _end(error, "".join(traceback.format_exception(error)))
+    text = "".join(traceback.format_exception(error))
+    _end(error, text, text)
 
 
 def follow() -> NoReturn:
@@ -171,19 +172,31 @@ def follow() -> NoReturn:
 
 def stop(reason: Exception) -> NoReturn:
     """Exit with status 1 for a reason that all ranks share; rank 0 prints it."""
-    _end(reason, f"train: error: {reason}\n" if prints_messages() else "")
+    _end(reason, str(reason), f"train: error: {reason}\n" if prints_messages() else "")
 
 
-def _end(error: BaseException, message: str) -> NoReturn:
-    """Exit with status 1, even if the message can no longer be written.
-
-    torch writes the error to TORCHELASTIC_ERROR_FILE, where the launcher reads which rank failed
-    first, and why.
-    """
-    with suppress(Exception):  # a task may have put an object of its own in place of stdout
-        if os.environ.get("TORCHELASTIC_ERROR_FILE"):
-            errors = "torch.distributed.elastic.multiprocessing.errors"
-            importlib.import_module(errors).ErrorHandler().record_exception(error)
+def _end(error: BaseException, text: str, message: str) -> NoReturn:
+    """Exit with status 1, even if the message can no longer be written."""
+    if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        message = _write_error_file(path, error, text) + message
+    with suppress(Exception):  # a broken pipe, a full disk, or an object of the task in its place
         sys.stdout.flush()
     write_stderr(message)
     os._exit(CRASHED)
+
+
+def _write_error_file(path: str, error: BaseException, text: str) -> str:
+    """Report to the launcher as torch.distributed.elastic.multiprocessing.errors.record does.
+
+    It reads this file and shows the text of the rank that failed first, here without a traceback
+    where a reason needs none. If the file cannot be
+    written, the reason is returned, so that the traceback is not lost.
+    """
+    extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
+    message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"message": message}, file)
+    except OSError as problem:
+        return f"train: cannot write {path}: {problem.strerror}\n"
+    return ""

@@ -240,11 +240,10 @@ def wider(
     node: hardware.Node, environ: Mapping[str, str], near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
     """Return how to start with more CPUs, or with some of `near`, of which none is allowed."""
-    if ways := [each.more_cpus for each in managers.mentioned(environ) if each.more_cpus]:
-        return ways[0]
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
-    return UNMASKED if is_free else CONTAINED
+    ways = (each.more_cpus(node.cpus_allowed, is_free) for each in managers.mentioned(environ))
+    return next(filter(None, ways), UNMASKED if is_free else CONTAINED)
 
 
 def of_shares(

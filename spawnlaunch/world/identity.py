@@ -6,7 +6,7 @@ question that it answers from the environment.
 
 from __future__ import annotations
 
-from spawnlaunch.base import errors, reading, records, say
+from spawnlaunch.base import cpuset, errors, reading, records, say
 from spawnlaunch.cli import values
 
 TYPE_CHECKING = False
@@ -141,7 +141,6 @@ class Manager:
     has_steps = False  # of HOSTS: this is a shell in which tasks can be started
     gives_ranks = False  # the manager itself sets RANK and the like; no outer launcher left them
     knows_host = False  # its `rank_0_host` is certain, where it is not None
-    more_cpus = ""  # how to start with more CPUs, where the manager binds its tasks
 
     # The variables that answer a question; the first that is set counts.
     rank_from: tuple[str, ...] = ()
@@ -233,6 +232,13 @@ class Manager:
 
     def default_grace_s(self) -> Fact | None:
         """The seconds that a launcher gives its workers to end where the user has named none."""
+
+    def more_cpus(self, allowed: cpuset.CpuSet, is_free: bool) -> str:
+        """Return how to start with more than the allowed CPUs; "" where others have set the mask.
+
+        `is_free`: the control group has CPUs beyond the mask.
+        """
+        return ""
 
     def as_task(self, world: World, i: int) -> dict[str, object]:
         """The manager's variables that worker `i` of a launcher would have as a task of its own."""

@@ -82,7 +82,7 @@ def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
     }
     assert compared(found, "unpinned", "auto").verdict == stats.BETTER
     assert said.startswith("use --bind none: unpinned is 100 % faster in command")
-    last = json.loads((tmp_path / "found.json").read_text().splitlines()[-1])["found"]
+    last = json.loads((tmp_path / "found.json").read_text().splitlines()[-1])["summary"]
     assert last["advice"]["flags"] == "--bind none"
 
 

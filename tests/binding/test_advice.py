@@ -6,7 +6,6 @@ from spawnlaunch.base.cpuset import EMPTY, CpuSet
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.placement import CONTAINED, UNMASKED, of_mask, report_line, wider
 from spawnlaunch.node import Device, Node, Numa
-from spawnlaunch.world.managers.slurm import Slurm
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 
@@ -48,6 +47,13 @@ def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
     assert of_mask(node, [binding(2, 0), binding(2, 1)], 2, {}) == []
 
 
+TYPE, LIST, HAS = "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_CPUS_ON_NODE"
+BOUND = OF_A_TASK | {TYPE: "mask_cpu:"}
+LARGER = "in a job with more CPUs (sbatch --exclusive)"
+MORE = f"with srun --cpus-per-task=N, or {LARGER}"
+UNBOUND = f"with srun --cpu-bind=none, or {MORE}"
+
+
 # CPUs 0 and 1 of 8 are allowed.
 @pytest.mark.parametrize(
     ("environ", "group", "near", "cure"),
@@ -57,8 +63,14 @@ def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
         ({}, frozenset({0, 1, 2}), EMPTY, UNMASKED),
         ({}, frozenset({0, 1, 2}), frozenset({2, 3}), UNMASKED),
         ({}, frozenset({0, 1, 2}), frozenset({3}), CONTAINED),
-        (OF_A_SHELL, None, EMPTY, Slurm.more_cpus),
-        (OF_A_TASK, frozenset({0, 1}), frozenset({3}), Slurm.more_cpus),
+        (OF_A_SHELL, None, EMPTY, LARGER),
+        (OF_A_TASK, frozenset({0, 1}), frozenset({3}), MORE),
+        (BOUND, None, EMPTY, UNBOUND),
+        ({**BOUND, HAS: "3"}, None, EMPTY, UNBOUND),
+        ({**BOUND, HAS: "2"}, None, EMPTY, MORE),  # all that the step has
+        ({**OF_A_TASK, TYPE: "none", HAS: "3"}, None, EMPTY, UNMASKED),
+        ({**BOUND, HAS: "3", LIST: "0x30,0x1"}, None, EMPTY, UNBOUND),
+        ({**BOUND, HAS: "3", LIST: "0x7"}, None, EMPTY, UNMASKED),  # as taskset has narrowed it
     ],
 )
 def test_the_cure_is_of_who_has_set_the_mask(

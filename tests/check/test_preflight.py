@@ -111,10 +111,11 @@ def test_a_variable_that_names_what_is_there_is_well(chosen: str):
 
 
 def test_an_interface_counts_unless_it_is_known_to_be_down(monkeypatch: pytest.MonkeyPatch):
+    node = node_of(machines.LUMI)  # it is read before reading is replaced
     states = {"lo": "unknown", "eth0": "up\n", "eth1": "down\n", "tun0": "unknown\n", "a0": None}
     monkeypatch.setattr(measurements, "interfaces", lambda: [*states])
     monkeypatch.setattr(measurements.reading, "file_text", lambda path: states[path.split("/")[4]])
-    assert measurements.nics_of(node_of(machines.LUMI), None, {})["links"] == ["a0", "eth0", "tun0"]
+    assert measurements.nics_of(node, None, {})["links"] == ["a0", "eth0", "tun0"]
 
 
 @pytest.mark.full

@@ -52,10 +52,12 @@ def test_a_narrow_mask_is_left_with_what_is_advised(bound: Slurm) -> None:
     said = bound.run(["srun", "-n1", *RANK]).stderr
     assert NARROW in said
     advised = line_after("start with", said)
-    assert advised == "srun --cpu-bind=none, or in a job with more CPUs (sbatch --exclusive)"
-    for job in (["-N1", "-n1", "-c2"], ["-N1", "-n1", "--exclusive"]):
-        command = ["salloc", "--quiet", *job, "srun", "-n1", "--cpu-bind=none", *RANK]
-        done = bound.run(command)
+    assert advised == "srun --cpus-per-task=N, or in a job with more CPUs (sbatch --exclusive)"
+    larger = ["salloc", "--quiet", "-N1", "-n1", "--exclusive", "srun", "-n1"]
+    narrow = bound.run([*larger, "--cpu-bind=map_cpu:0", *RANK]).stderr
+    assert line_after("start with", narrow).startswith("srun --cpu-bind=none, or with ")
+    for step in (["srun", "-n1", "--cpus-per-task=2"], [*larger, "--cpu-bind=none"]):
+        done = bound.run([*step, *RANK])
         assert done.returncode == 0, done.stderr
         assert NARROW not in done.stderr
 

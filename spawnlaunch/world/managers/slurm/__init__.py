@@ -58,6 +58,7 @@ OF_A_SHELL = (JOB_NODELIST, JOB_NODES, JOB_CPUS_PER_NODE, PROCID)  # a shell has
 GRACE_S = 25.0  # below KillWait, Slurm's own time from SIGTERM to SIGKILL: 30 s by default
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
+CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step or the shell has here
 MASKS, KIND_OF_MASKS = "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE"  # of the tasks here
 STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
 MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
@@ -182,8 +183,6 @@ def _read(read: Callable[..., T], name: str, environ: identity.Environ, *argumen
 class Slurm(identity.Manager):
     """A process in a Slurm job: the answers that a step and a shell share."""
 
-    more_cpus = "with srun --cpu-bind=none, or in a job with more CPUs (sbatch --exclusive)"
-
     def size(self) -> tuple[identity.Fact | None, identity.Fact | None]:
         """The number of nodes and of tasks of the job, or of the step that this process is in."""
         names = (STEP_NODES, STEP_TASKS) if is_step(self.environ) else (JOB_NODES, JOB_TASKS)
@@ -208,6 +207,25 @@ class Slurm(identity.Manager):
             if sets := [*map(parse, filter(None, masks.split(",")))]:
                 return None if "ldom" in kind else identity.Fact(sets, MASKS)
         return None
+
+    def more_cpus(self, allowed: cpuset.CpuSet, is_free: bool) -> str:
+        """Return how to start with more than the allowed CPUs; "" where Slurm has not set the mask.
+
+        Slurm 22.05 binds a step with a part of a node to that part in spite of --cpu-bind=none, and
+        exports a mask: there SLURM_CPUS_ON_NODE is no more than the mask.
+        """
+        larger = "in a job with more CPUs (sbatch --exclusive)"
+        if STEP_ID in self.environ:
+            larger = f"with srun --cpus-per-task=N, or {larger}"
+        given, cpus = self.masks(), self.environ.get(CPUS_ON_NODE, "")
+        if not is_free or (reading.is_number(cpus) and int(cpus) <= len(allowed)):
+            return larger
+        is_bound = self.environ.get(KIND_OF_MASKS, "none") != "none"
+        if given:
+            is_bound = any(mask <= allowed for mask in given.value)
+        if is_bound:
+            return f"with srun --cpu-bind=none, or {larger}"
+        return "" if cpus else larger
 
     def default_grace_s(self) -> identity.Fact | None:
         """The default grace in seconds inside a Slurm job, below Slurm's own; else None."""
@@ -270,7 +288,7 @@ class Slurm(identity.Manager):
     def _all_of_a_node(self) -> list[str]:
         """The options for all CPUs and devices that the job has on a node."""
         words, get = [], self.environ.get
-        cpus, gpus = get("SLURM_CPUS_ON_NODE", ""), get("SLURM_GPUS_ON_NODE", "")
+        cpus, gpus = get(CPUS_ON_NODE, ""), get("SLURM_GPUS_ON_NODE", "")
         # With one of these set, a task may not ask for all CPUs that Slurm counts.
         is_hinted = get("SLURM_HINT") or get("SLURM_THREADS_PER_CORE")
         is_everywhere = "," not in get(JOB_CPUS_PER_NODE, ",")
