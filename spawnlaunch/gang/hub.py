@@ -243,7 +243,7 @@ class Hub(phases.Phases):
     def _failed(self, node: roster.Peer, failed: messages.Failed) -> None:
         cause = failed.cause._replace(kind="failure", host=node.hello.host)
         failure = failures.Failure(cause, self.now - failed.age_s, failed.early_s)
-        self.failures = failures.kept(self.failures, failure)
+        self.failures = failures.first_candidates(self.failures, failure)
         if self.phase == phases.RUNNING:
             self._stop(failure.cause)
 

@@ -55,9 +55,9 @@ class HangHelp(observer.Observer):
     def resumed(self) -> None:
         """Start the silence again: earlier times do not count."""
         self._since = self._stopped_at = machine.running_s()
-        self._look_again(0.0)
+        self._schedule_look(0.0)
 
-    def _look_again(self, silent_s: float) -> None:
+    def _schedule_look(self, silent_s: float) -> None:
         """Look at the workers again, before they can have been silent for too long."""
         after_s = min(self._look_s, self._limit_s - silent_s) if self._limit_s else None
         self._loop.alarm(self._listen, after_s, look_s=self._look_s)
@@ -75,7 +75,7 @@ class HangHelp(observer.Observer):
     def _listen(self) -> None:
         silent_s = self._silent_s()
         if silent_s < self._limit_s:
-            self._look_again(silent_s)
+            self._schedule_look(silent_s)
         else:
             self.resumed()
             self._supervisor.rules.silent()
@@ -96,7 +96,7 @@ class HangHelp(observer.Observer):
             self._since = self._stopped_at = now
         elif self._stopped and self._ends_job:
             return now - self._stopped_at
-        if self._stopped or self._output.is_held_up or self._has_file_changed():
+        if self._stopped or self._output.is_blocked or self._has_file_changed():
             self._since = now
         return min(now - self._since, self._output.silent_s)
 

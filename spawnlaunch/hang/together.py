@@ -25,7 +25,7 @@ class HangOfAll(silence.HangHelp):
     """Reports that all ranks of this node are silent, and that one is not any more."""
 
     _is_quiet = False
-    _ours_until = 0.0  # earlier output was the stacks; by machine.running_s
+    _stacks_until = 0.0  # earlier output was the stacks; by machine.running_s
 
     def resumed(self) -> None:
         super().resumed()
@@ -33,7 +33,7 @@ class HangOfAll(silence.HangHelp):
 
     def _on_roll_called(self) -> None:
         """Note that the output until now was the stacks, and none of the ranks' own."""
-        self._ours_until = machine.running_s() + stacks.QUIET_S
+        self._stacks_until = machine.running_s() + stacks.QUIET_S
         reached = rows_of(self.roll_call.answers, int(machine.time() * 1e9))
         self._supervisor.stacks_shown((where_rows_of(self.roll_call.roll), reached))
 
@@ -53,13 +53,13 @@ class HangOfAll(silence.HangHelp):
     def _listen(self) -> None:
         quiet_s = self._silent_s()
         were_stacks = self._is_quiet and (
-            self.roll_call.is_busy or machine.running_s() - quiet_s <= self._ours_until
+            self.roll_call.is_busy or machine.running_s() - quiet_s <= self._stacks_until
         )
         is_quiet = were_stacks or quiet_s >= self._limit_s
         if is_quiet:
             self._loop.alarm(self._listen, LOOK_S)
         else:
-            self._look_again(quiet_s)
+            self._schedule_look(quiet_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
             self._supervisor.silent(is_quiet)

@@ -67,7 +67,7 @@ NEVER = float("inf")  # a time that does not come
 MOST_NAMES, MORE = 8, " more"
 
 # Orders of failures, the one that is least a consequence of others first.
-CRASH, OWN, ABORT, VICTIM = range(4)
+CRASH, ERROR, ABORT, VICTIM = range(4)
 
 
 class Cause(records.NamedTuple):
@@ -144,7 +144,7 @@ class Failure(records.NamedTuple):
             return CRASH
         if any(each in self.cause.words for each in VICTIMS_WORDS):
             return VICTIM
-        return ABORT if code == -SIGABRT else OWN
+        return ABORT if code == -SIGABRT else ERROR
 
 
 class WorkerExit(records.NamedTuple):
@@ -194,7 +194,7 @@ class LaunchResult(records.NamedTuple):
         return next((each for each in self.exits if (each.rank, each.pid or 0) == failed), None)
 
 
-def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
+def first_candidates(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
     """The failures that may still be the first, now that there is another.
 
     A failure is dropped if it began, for certain, no earlier than another one of its order.
@@ -319,9 +319,9 @@ def _split(name: Name) -> tuple[str, str, str]:
     return before, host[len(before) :], dot + domain
 
 
-def _is_next(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
-    number = one[1] and str(int(one[1]) + 1).zfill(len(one[1]))
-    return bool(number) and other == (one[0], number, one[2])
+def _is_next(before: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    number = before[1] and str(int(before[1]) + 1).zfill(len(before[1]))
+    return bool(number) and other == (before[0], number, before[2])
 
 
 def _folded(run: Sequence[tuple[str, str, str]]) -> str:

@@ -73,7 +73,7 @@ class Output:
 
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
-        if self._is_debugged and worker.own_session:  # the terminal is another rank's
+        if self._is_debugged and worker.has_session:  # the terminal is another rank's
             self.worker_ends[0], end = machine.pipe()
             self._silent_ends.append(end)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
@@ -99,7 +99,7 @@ class Output:
         needs_prefix = worker.prefix and not machine.isatty(fd)
         if route.file or not route.shown:  # the worker writes to its file by itself
             return not route.is_redirected
-        return bool(self._hears_all or worker.own_session or needs_prefix)
+        return bool(self._hears_all or worker.has_session or needs_prefix)
 
     def _sink(self, fd: int) -> pipes.Sink:
         """The sink for our stream; one for both where both are the same file or terminal."""
@@ -109,7 +109,7 @@ class Output:
             self._report_loss(f"{words}; what workers write there is lost")
 
         def unread() -> None:
-            if self.is_held_up:
+            if self.is_blocked:
                 self.say(
                     [f"our {NAMES[fd]} has not been read for {pipes.UNREAD_S:g} s; workers wait"]
                 )
@@ -204,9 +204,9 @@ class Output:
             sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
 
     @property
-    def is_held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether workers may be waiting for the reader of our own streams."""
-        return any(source.is_held_up for _, source in self._sources)
+        return any(source.is_blocked for _, source in self._sources)
 
     @property
     def silent_s(self) -> float:
@@ -224,7 +224,7 @@ class Output:
             self._unshown[fd] += source.close()
         self.await_readers(self.sinks.values(), grace_s, is_end_requested)
         for fd, sink in self.sinks.items():
-            if self._unshown[fd] or sink.queue or sink.lost_bytes:
+            if self._unshown[fd] or sink.queue or sink.dropped_bytes:
                 self._give_up(fd, sink)
         return not (self._has_failed or UNWRITTEN in machine.remembered)
 
@@ -239,10 +239,10 @@ class Output:
                 pause_s = PATIENCE_S
             else:
                 since = max(since, *(sink.last_write for sink in sinks))
-            left_s = since + max(grace_s, pause_s) - machine.running_s()
-            if left_s <= 0:
+            remaining_s = since + max(grace_s, pause_s) - machine.running_s()
+            if remaining_s <= 0:
                 return
-            self._loop.turn(left_s)
+            self._loop.turn(remaining_s)
 
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop output that was not read in time, or could not be written, and report it."""

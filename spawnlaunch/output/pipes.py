@@ -38,7 +38,7 @@ class Sink:
         self.screen = lines.Screen()
         self.has_no_reader = False  # the output has no reader any more
         self.error: OSError | None = None  # why nothing can be written any more
-        self.lost_bytes = 0  # that an error has cost
+        self.dropped_bytes = 0  # that an error has cost
         self.last_write = machine.running_s()
         self.is_terminal = machine.isatty(fd)
         self._fd, self._write = _without_waiting(fd)
@@ -59,7 +59,7 @@ class Sink:
     def put(self, data: bytes) -> None:
         """Write the data, now or later, in the order of the calls."""
         if self.error:
-            self.lost_bytes += len(data)
+            self.dropped_bytes += len(data)
         if not data or self.error or self.has_no_reader:
             return
         was_full = self.is_full
@@ -106,7 +106,7 @@ class Sink:
             self.give_up()
         else:
             self.error = error
-            self.lost_bytes = self.give_up()
+            self.dropped_bytes = self.give_up()
             self._failed(error)
 
     def _wait(self, wait: bool) -> None:
@@ -118,8 +118,8 @@ class Sink:
 
     def give_up(self) -> int:
         """Drop the data that waits; the result is the number of bytes to be written until now."""
-        dropped = len(self.queue) + self.lost_bytes
-        self.lost_bytes = 0
+        dropped = len(self.queue) + self.dropped_bytes
+        self.dropped_bytes = 0
         self.queue.clear()
         self._wait(False)
         self._set_sources_reading(True)
@@ -133,9 +133,9 @@ class Sink:
 
     def _look(self) -> None:
         """Report an output that has not been read for UNREAD_S."""
-        left_s = self.last_write + UNREAD_S - machine.running_s()
-        if left_s > 0:
-            self._loop.alarm(self._look, left_s)
+        remaining_s = self.last_write + UNREAD_S - machine.running_s()
+        if remaining_s > 0:
+            self._loop.alarm(self._look, remaining_s)
         else:
             self._unread()
 
@@ -203,7 +203,7 @@ class Source:
         return self._fd is not None
 
     @property
-    def is_held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the worker may wait for our own reader."""
         return self._fd is not None and not self._watched
 

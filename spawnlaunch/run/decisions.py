@@ -126,7 +126,7 @@ class Decisions:
 
         Of several failures the earliest is the cause, though another may have been seen before it.
         """
-        self._failures = failures.kept(self._failures, failure)
+        self._failures = failures.first_candidates(self._failures, failure)
         if self.cause and self.cause.kind == "failure":
             self.cause = failures.first(self._failures).cause
 
@@ -231,9 +231,8 @@ class Decisions:
             self._workers.send(signal.SIGTERM, self.running)
             if was_suspended:  # a stopped process cannot use its grace
                 self._resume()
-            left_s = self._grace_s if grace_s is None else grace_s
-            self.announced_grace_s = left_s
-            self._callbacks.set_deadline(left_s)
+            self.announced_grace_s = self._grace_s if grace_s is None else grace_s
+            self._callbacks.set_deadline(self.announced_grace_s)
             if is_announced:
                 self._callbacks.announce(cause)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # of each stream. A launch is refused where it cannot have these; the soft limit is raised where the
 # most of `Output.begin` would not fit.
 LEAST_OF_A_WORKER = 3
-OF_GUARD_WITH_ONE_WORKER = 9  # a worker alone keeps our streams
+OF_GUARD_OF_SINGLE_WORKER = 9  # a worker alone keeps our streams
 
 MAX_ERRNO = 4095  # include/linux/err.h of the kernel
 
@@ -137,7 +137,7 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)
     shown_files = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_WITH_ONE_WORKER
+    of_guard = output.OF_THE_GUARD if len(workers) > 1 else OF_GUARD_OF_SINGLE_WORKER
     needed = len(workers) * LEAST_OF_A_WORKER + shown_files + of_guard
     if needed > machine.sysconf("SC_OPEN_MAX"):
         _, most = machine.getrlimit()
@@ -236,10 +236,10 @@ class _Watch:
         """
         pid = self._guard
         if machine.size_of(self._channel):
-            is_held = " (a debugger holds it)" if proc.is_stopped_by_debugger(pid) else ""
+            debugged = " (a debugger holds it)" if proc.is_stopped_by_debugger(pid) else ""
             signal_name = failures.signal_name(self._first_stop_signal)
-            say.say([f"the guard (pid {pid}) does not react to {signal_name}{is_held}: killing it, "
-                     "and the workers"])  # fmt: skip
+            say.say([f"the guard (pid {pid}) does not react to {signal_name}{debugged}: killing "
+                     "it, and the workers"])  # fmt: skip
             machine.kill(pid, signal.SIGKILL)
             self._status = int(signal.SIGKILL)
             return

@@ -97,7 +97,7 @@ def _supervisor(
     """
     launcher = inherited.launcher
     machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if error := signals.detach(session=all(worker.own_session for worker in workers)):
+    if error := signals.detach(session=all(worker.has_session for worker in workers)):
         say.say([WITH_US.format(error.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
     tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))

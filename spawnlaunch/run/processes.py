@@ -100,7 +100,7 @@ class Processes:
             try:
                 self._output.connect(worker)
                 if image:
-                    image.ask(worker, self._output.worker_ends)
+                    image.start_worker(worker, self._output.worker_ends)
                 else:
                     first = partial(self._set_up, machine.getpid(), dict(self._output.worker_ends))
                     child = partial(starting.become_worker, worker, self._launch, become, first)
@@ -164,7 +164,7 @@ class Processes:
                     is_zombie = is_dying and proc.is_zombie(pid)
                     self._first_signals[rank] = FirstSignal(now, is_dying, is_zombie)
         for running in self.of(ranks):
-            group = running.worker.own_session and signum != signal.SIGTERM
+            group = running.worker.has_session and signum != signal.SIGTERM
             if not (group and signals.send(running.pid, signum, is_group=True)):
                 signals.send(running.pid, signum)
             if signum == signal.SIGTERM and proc.is_stopped(running.pid):
@@ -220,7 +220,7 @@ class Processes:
             self._well.add(running.worker.rank)
         else:
             self._former_sessions.add(running.pid)
-            if running.worker.own_session:
+            if running.worker.has_session:
                 signals.send(running.pid, signal.SIGKILL, is_group=True)
         self._dead.append(Dead(running, code, end))
         self._loop.alarm(self.reap_dead, 0)

@@ -91,7 +91,7 @@ class Supervisor:
             self.launch.hostname,
             grace_s=self.launch.grace_s,
             failure_grace_s=self.launch.failure_grace_s,
-            foreground=frozenset(each.rank for each in workers if not each.own_session),
+            foreground=frozenset(each.rank for each in workers if not each.has_session),
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
             ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say

@@ -167,8 +167,8 @@ class Witness:
         with client:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
-            if is_own and client.fileno() in self._events(client, PATIENCE_S):
+            is_same_user = struct.unpack("3i", credentials)[1] == os.geteuid()
+            if is_same_user and client.fileno() in self._events(client, PATIENCE_S):
                 question = json.loads(client.recv(1 << 12))
                 client.sendall(self._answer(client, question["seconds"], question["every"]))
 

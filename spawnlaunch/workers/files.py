@@ -225,16 +225,16 @@ def write(path: str, text: str) -> None:
     except FileNotFoundError:
         status = None
     # Then output would go on in the file that was replaced.
-    is_ours = status and any(os.path.samestat(machine.fstat(fd), status) for fd in (1, 2))
+    is_output = status and any(os.path.samestat(machine.fstat(fd), status) for fd in (1, 2))
     is_file = status is None or stat.S_ISREG(status.st_mode)
-    if is_file and not is_ours and not machine.islink(path):
+    if is_file and not is_output and not machine.islink(path):
         try:
             _replace(path, status, data)
             return
         except OSError as error:
             if error.errno not in STAYS:
                 raise
-    fd = opened(path, TO_ADD if is_ours else TO_ADD | os.O_TRUNC)
+    fd = opened(path, TO_ADD if is_output else TO_ADD | os.O_TRUNC)
     try:
         poller = machine.poll()
         poller.register(fd, select.POLLOUT)

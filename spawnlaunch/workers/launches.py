@@ -45,7 +45,7 @@ class Worker(records.NamedTuple):
     command: tuple[str, ...]
     environ: Mapping[str, str]  # complete: nothing else is inherited
     binding: apply.Binding
-    own_session: bool
+    has_session: bool  # of its own
     routes: Routes
     prefix: str  # of each of its lines that the launcher shows
 

@@ -169,7 +169,7 @@ def _worker(
     return launches.Worker(
         rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
         command=command(request, environ, local_rank),
-        own_session=len(plan.bindings) > 1 and rank != request.debug,
+        has_session=len(plan.bindings) > 1 and rank != request.debug,
         routes=launches.SHOWN if rank == request.debug else streams,
     )  # fmt: skip
 
@@ -268,7 +268,7 @@ def set_up_process(worker: launches.Worker) -> launches.Worker:
     The reason why a memory policy is refused is the same for all ranks of the node, so one rank
     prints it, in task mode that with local rank 0. Each rank prints why its own mask is refused.
     """
-    if worker.own_session:
+    if worker.has_session:
         signals.detach()
     for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
@@ -298,7 +298,7 @@ def become_worker(
     status = CANNOT_EXECUTE
     try:
         first()
-        if not worker.own_session:
+        if not worker.has_session:
             with suppress(OSError):  # in another session, or ended: there is no terminal to share
                 machine.setpgid(0, launch.group)
         become(worker, launch.blocked)

@@ -88,7 +88,7 @@ class Image:
             "out, and import it in the script"
         )
 
-    def ask(self, worker: launches.Worker, ends: dict[int, int]) -> None:
+    def start_worker(self, worker: launches.Worker, ends: dict[int, int]) -> None:
         """Ask the image for a worker, with these descriptors under the numbers given.
 
         Raises OSError.

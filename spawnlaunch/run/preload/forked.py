@@ -134,8 +134,8 @@ def _native_threads() -> list[str]:
     except OSError:
         return []
     names = (proc.read(f"self/task/{thread}", "comm") for thread in threads)
-    found = [name.strip() for name in names if name]  # None: it has just ended
-    return [name for name in found if name not in HARMLESS_THREADS]
+    listed = [name.strip() for name in names if name]  # None: it has just ended
+    return [name for name in listed if name not in HARMLESS_THREADS]
 
 
 def _draw_anew() -> None:
