@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from shlex import join
 
 from spawnlaunch.base import cpuset, errors, records, say
-from spawnlaunch.binding import picture, placement
+from spawnlaunch.binding import neighbours, picture, placement
 from spawnlaunch.node import cpus
 from spawnlaunch.run import shared_errors
 from spawnlaunch.workers import environment, launches, starting
@@ -109,7 +109,16 @@ def _text(explanation: Explanation, colour: bool) -> Iterator[str]:
     if resolution.gathering:
         yield meeting.described(resolution.gathering)
     yield ""
-    yield picture.picture(launch.node, plan.bindings, plan.allowed, colour, plan.others)
+    bindings, unknown = plan.bindings, ""
+    if world.is_task and world.local_world_size > 1:
+        bindings, unknown = neighbours.bindings_of_all(
+            launch.request, launch.node, launch.seen, resolution, plan.bindings[0]
+        )
+    allowed = plan.allowed.union(*(binding.cpus for binding in bindings))
+    yield picture.picture(launch.node, bindings, allowed, colour)
+    if unknown:
+        yield ""
+        yield f"the other local ranks of {world.local_world_size} are not drawn: {unknown}"
     # The masks of other tasks cannot be set again here.
     srun = None if world.is_task else placement.srun_line(plan.bindings, world.nnodes or 1)
     if srun:

@@ -19,12 +19,11 @@ from spawnlaunch.binding import apply, placement
 from spawnlaunch.node import hardware
 
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-FREE, FORBIDDEN, OTHER, SHARED, MANY = ".", "-", "+", "*", "#"
+FREE, FORBIDDEN, SHARED, MANY = ".", "-", "*", "#"
 LEGEND = (
     f"a letter is a core and its local rank (a is 10, A is 36)   {SHARED} several ranks",
     f"{FREE} no rank   {FORBIDDEN} not allowed",
 )
-OF_OTHERS = f"{OTHER} left to the other tasks on this node"
 
 # Numbers in the 256-colour palette (xterm's control sequences), readable on black and on white.
 _COLOURS = (33, 166, 34, 161, 37, 98, 136, 31, 124, 64, 129, 30, 172, 25, 168, 70)
@@ -41,12 +40,10 @@ def picture(
     bindings: Sequence[apply.Binding],
     allowed: cpuset.CpuSet,
     colour: bool = False,
-    others: cpuset.CpuSet = cpuset.EMPTY,
 ) -> str:
-    """Return the drawing, at most 80 columns wide; `others` are the CPUs of other tasks."""
-    drawing = _Drawing(node, _letters(node, bindings, allowed, others), colour)
-    legend = (*LEGEND, OF_OTHERS) if others else LEGEND
-    return "\n".join([*drawing.lines(), "", *legend])
+    """Return the drawing, at most 80 columns wide."""
+    drawing = _Drawing(node, _letters(node, bindings, allowed), colour)
+    return "\n".join([*drawing.lines(), "", *LEGEND])
 
 
 def letter(local_rank: int) -> str:
@@ -55,14 +52,10 @@ def letter(local_rank: int) -> str:
 
 
 def _letters(
-    node: hardware.Node,
-    bindings: Sequence[apply.Binding],
-    allowed: cpuset.CpuSet,
-    others: cpuset.CpuSet,
+    node: hardware.Node, bindings: Sequence[apply.Binding], allowed: cpuset.CpuSet
 ) -> dict[int, str]:
     """The character of each CPU."""
     letters = {cpu: FREE if cpu in allowed else FORBIDDEN for cpu in node.cpus_online}
-    letters |= dict.fromkeys(others, OTHER)
     for binding in bindings:
         for cpu in binding.cpus:
             taken = letters.get(cpu, FREE) != FREE

@@ -22,7 +22,6 @@ class Plan(records.NamedTuple):
     allowed: cpuset.CpuSet  # all allowed CPUs, reserved ones too
     warnings: tuple[str, ...]
     shared: cpuset.CpuSet = cpuset.EMPTY  # those of the allowed CPUs that ranks divide
-    others: cpuset.CpuSet = cpuset.EMPTY  # in a task: those that it leaves to the other tasks here
 
 
 def bind_ranks(
@@ -174,7 +173,6 @@ def plan(
     UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
     """
     warnings: list[str] = []
-    others = cpuset.EMPTY
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
     if task is None:
         of_ranks = claims.of_node(node, cores, visible, local_size)
@@ -199,9 +197,7 @@ def plan(
             threads = min(len(share.cores), count_cores(node, share.cpus))
             bindings.append(_binding(node, rank, share.cpus, threads, note))
         warnings += placement.of_shares(of_ranks.ranks, shares, policy)
-        if task:
-            others = cpuset.EMPTY.union(*(share.cpus for share in shares)) - bindings[0].cpus
-    return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)), others=others)
+    return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
 def _widen_to_domains(

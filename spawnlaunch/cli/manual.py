@@ -77,7 +77,7 @@ examples:
   spawnlaunch --nproc 8 -m my_package.train    a module of yours
   spawnlaunch --nproc 4 --no-python ./a.out    any program
   spawnlaunch --explain --nproc 8 train.py     what that does; starts nothing
-  spawnlaunch --nproc 2 -- --steps 100         the bundled training loop
+  spawnlaunch --nproc 2 --no-prefix a.py | jq  output for another program
   srun --kill-on-bad-exit=1 --cpu-bind=none -n 16 spawnlaunch train.py
 
 other programs, each with a --help of its own:
