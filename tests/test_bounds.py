@@ -76,9 +76,3 @@ def in_a_deleted_directory(tmp_path: Path, words: str) -> subprocess.CompletedPr
     gone.mkdir()
     script = f"cd {gone} && rmdir {gone} && {shlex.join(LAUNCHER)} --quiet {words}"
     return run("sh", "-c", script)
-
-
-def test_a_step_of_a_thousand_million_hosts_knows_its_first():
-    nodes = {"SLURM_STEP_NODELIST": "n[1-1000000000]", "MASTER_PORT": "23456"}
-    done = launch("--explain", REPORTER, environ=clean_environ(**{**SLURM_TASK, **nodes}))
-    assert "master_addr       n1 " in done.stdout, done.stderr
