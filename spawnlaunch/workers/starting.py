@@ -66,7 +66,7 @@ def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notic
     if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
         lines += routes.lines_about_files(request, resolution.world, environ)
     script = request.program.target if request.program.kind == "script" else ""
-    if len(launch.plan.bindings) > 1 and os.path.isfile(script):  # a pipe is for a worker to read
+    if len(launch.plan.bindings) > 1 and machine.isfile(script):  # a pipe is for a worker to read
         text = reading.file_text(script) or ""
         if "local_rank" in text or "local-rank" in text:
             from spawnlaunch.cli import torchrun
