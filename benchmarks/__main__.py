@@ -16,7 +16,7 @@ PARTS = (
     "output",
     "restart",
     "several_nodes",
-    "gang",
+    "multinode",
     "task_mode",
     "plan",
     "train_loop",

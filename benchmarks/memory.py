@@ -19,11 +19,11 @@ def launcher_mib() -> float:
     """The extra memory of a member over a launcher of one node, guards included, in MiB."""
     program = ("--no-python", "sh", "-c", "echo began; exec sleep 600")
     spawnlaunch = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=1")
-    gang = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=static")
+    several = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=static")
     interface = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     launchers: list[subprocess.Popen[bytes]] = []
     try:
-        for flags in ((), (*gang, "--node-rank=0"), (*gang, "--node-rank=1")):
+        for flags in ((), (*several, "--node-rank=0"), (*several, "--node-rank=1")):
             launchers.append(start((*spawnlaunch, *flags, *program), interface))
         for launcher in launchers:
             lines(launcher, 1, "began")

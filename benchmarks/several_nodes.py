@@ -5,8 +5,8 @@
 Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices (a
 worker killed while the others compute, a cable that is cut) only the time of spawnlaunch is
-measured. Then a hub of many launchers on loopback (benchmarks.gang), and the memory of it and of a
-launcher.
+measured. Then a hub of many launchers on loopback (benchmarks.multinode), and the memory of it and
+of a launcher.
 """
 
 import os
@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks import gang, memory, report
+from benchmarks import memory, multinode, report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell, goal, goal_of_value
 from benchmarks.turns import turns
 from spawnlaunch.base import machine
-from tests.gang.namespaces import Network, may_make_namespaces
+from tests.multinode.namespaces import Network, may_make_namespaces
 
 ROUNDS = 12
 HOSTS = "abcd"
@@ -240,7 +240,7 @@ def measure(options: Namespace) -> Section:
         "Several nodes",
         f"""Four namespaces with a cable each, one worker on each, in s; rounds: {options.rounds}.
         torchrun has c10d, and a store of its own for each attempt. The {MANY} launchers are those
-        of benchmarks.gang.""",
+        of benchmarks.multinode.""",
         ["", "spawnlaunch", "torchrun"],
         rows,
         goals,
@@ -250,7 +250,7 @@ def measure(options: Namespace) -> Section:
 def _many(rounds: int) -> list[tuple[str, list[float], str, float]]:
     """Measure a large hub and a launcher: by row a name, the rounds' values, unit and goal."""
     n = MANY
-    seen = [gang.a_life(n) for _ in range(rounds)]
+    seen = [multinode.a_life(n) for _ in range(rounds)]
     of_one = [memory.launcher_mib() for _ in range(rounds)]
     return [
         (

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
 from spawnlaunch.base import errors, say
 from spawnlaunch.base.signals import STOP, signal
@@ -38,13 +39,13 @@ def main(blocked: frozenset[int], *before: str) -> int:
             for each, handler in before_us.items():
                 signal.signal(each, handler)
     except KeyboardInterrupt as stopped:
-        from spawnlaunch.run import unable
+        from spawnlaunch.multinode import announcements
 
         (signum,) = stopped.args
         # The addresses of the others may be asked of a name server that does not answer.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
         signal.setitimer(signal.ITIMER_REAL, REPORT_S)
-        unable.tell(argv, os.environ, 128 + signum, "", signum)
+        announcements.announce(argv, os.environ, 128 + signum, "", signum)
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
         return 128 + int(signum)  # of PID 1
@@ -60,9 +61,9 @@ def _cannot_load(error: Exception, argv: tuple[str, ...]) -> int:
     more = "the package may have been replaced or removed meanwhile; run the command again"
     os.write(2, f"spawnlaunch: {words}; {more}\n".encode(errors="backslashreplace"))
     with suppress(Exception):  # the modules for that may be missing as well
-        from spawnlaunch.run import unable
+        from spawnlaunch.multinode import announcements
 
-        unable.tell(argv, os.environ, os.EX_OSERR, words)
+        announcements.announce(argv, os.environ, os.EX_OSERR, words)
     return os.EX_OSERR
 
 
@@ -71,11 +72,13 @@ def _instead(
 ) -> int:
     """Print a page or an error, or run another program, in place of a launch; return the status."""
     from spawnlaunch.cli import flags  # as `walk`: not before signals are heard
+    from spawnlaunch.multinode import announcements
 
+    tell = partial(announcements.announce, argv, os.environ)
     if isinstance(why, errors.UsageError):
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
+        shared_errors.refuse(why, os.environ, tell=tell)
         return errors.WRONG_USE
     if isinstance(why, flags.NoWords):
         say.write(str(why))
@@ -87,9 +90,7 @@ def _instead(
         from spawnlaunch.base import commands
 
         return commands.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
-    from spawnlaunch.run import unable
-
-    return say.fatal(why, report=lambda *how: unable.tell(argv, os.environ, *how))
+    return say.fatal(why, report=tell)
 
 
 def _stop(signum: int, _: object) -> None:

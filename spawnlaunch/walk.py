@@ -21,6 +21,7 @@ from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from spawnlaunch.run.observer import Coordinator
     from spawnlaunch.run.supervisor import MakeObserver
 
 
@@ -103,16 +104,16 @@ def go(launch: launches.Launch) -> int:
         starting.exec_worker(workers[0], launch.blocked)
     from spawnlaunch.run import front  # no task needs it
 
-    observers = hang_help(launch)
+    observers, several = hang_help(launch), coordinator(launch)
     if not request.record:
-        return front.run(launch, workers, observers)
+        return front.run(launch, workers, observers, several)
     from spawnlaunch import explaining
     from spawnlaunch.watch import journal
 
     explained = explaining.as_json(explaining.Explanation(launch, workers, warnings))
     with journal.recorded(launch, explained) as pipe:
         observers.append(lambda s: journal.Journal(pipe, launch.hostname, s.loop, s.output))
-        return front.run(launch, workers, observers)
+        return front.run(launch, workers, observers, several)
 
 
 def hang_help(launch: launches.Launch) -> list[MakeObserver]:
@@ -120,12 +121,21 @@ def hang_help(launch: launches.Launch) -> list[MakeObserver]:
     if not launch.request.needs_stacks:
         return []
     if launch.resolution.gathering:
-        from spawnlaunch.hang import together
+        from spawnlaunch.multinode import hangs
 
-        return [together.HangOfAll]
+        return [hangs.HangOfAll]
     from spawnlaunch.hang import silence
 
     return [silence.HangHelp]
+
+
+def coordinator(launch: launches.Launch) -> type[Coordinator] | None:
+    """The part of the guard in which the launchers of several nodes act as one."""
+    if not launch.resolution.gathering:
+        return None
+    from spawnlaunch.multinode import node_launch
+
+    return node_launch.NodeLaunch
 
 
 def _refuse_flags_of_other_modes(request: flags.Request, resolution: identity.Resolution) -> None:

@@ -43,7 +43,7 @@ FIRST = [
     "train/test_train_exact", "check/test_check", "bench/test_ending", "train/test_train_streams",
     "train/test_train_resume", "train/test_train_hf", "watch/test_top", "world/test_mpi",
     "slurm/test_scripts", "run/test_terminal", "machine/test_seldom", "machine/test_seeds",
-    "gang/test_launches", "hang/test_culprits", "messages/test_messages",
+    "multinode/test_launches", "hang/test_culprits", "messages/test_messages",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.gang import messages
+from spawnlaunch.multinode import messages
 from spawnlaunch.outcome.failures import WORDS, Cause
 
 PAGE = Path(__file__).parent.parent / "docs/ending.md"

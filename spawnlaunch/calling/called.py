@@ -24,7 +24,7 @@ from spawnlaunch import walk
 from spawnlaunch.base import errors, machine, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.calling import sending
-from spawnlaunch.run import unable
+from spawnlaunch.multinode import announcements
 from spawnlaunch.workers import launches
 
 
@@ -43,7 +43,7 @@ def main(caller: int, directory: str, argv: list[str]) -> int:
         if os.environ.get("SPAWNLAUNCH_DEBUG") and status != errors.WRONG_USE:
             raise
         _leave(directory, sending.REFUSED, line)
-        unable.tell(argv, os.environ, status, line)
+        announcements.announce(argv, os.environ, status, line)
         return status
     finally:
         if os.getppid() != caller:

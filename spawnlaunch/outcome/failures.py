@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import resource
     from typing import Literal, TypeAlias
 
-    # The meaning of a text or a number; gang/messages has the values that each may have.
+    # The meaning of a text or a number; multinode/messages has the values that each may have.
     Name: TypeAlias = str  # of a host or a launch; it is printed, and may be in an environment
     Count: TypeAlias = int
     Rank: TypeAlias = int  # -1: none

@@ -32,6 +32,7 @@ from spawnlaunch.workers import files, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from spawnlaunch.run.observer import Coordinator
     from spawnlaunch.run.supervisor import MakeObserver
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
@@ -47,11 +48,13 @@ def run(
     launch: launches.Launch,
     workers: Sequence[launches.Worker],
     observers: Sequence[MakeObserver] = (),
+    coordinator: type[Coordinator] | None = None,
 ) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
-    not agreed yet). Each of `observers` makes an observer in the guard.
+    not agreed yet). Each of `observers` makes an observer in the guard; `coordinator`
+    is the class of the one that decides on several nodes.
     The signals that end, stop or continue the launch stay blocked, and caught in other threads, so
     that none cuts in while the interpreter ends.
     Raises UsageError where the workers cannot all be watched, OSError where the system refuses what
@@ -68,7 +71,7 @@ def run(
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, pipe, observers)
         supervisor.listen()
-        return guard.carry_out(supervisor, workers)
+        return guard.carry_out(supervisor, workers, coordinator)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
@@ -76,7 +79,7 @@ def run(
     inlet, channel = machine.pipe()
     machine.set_blocking(channel, False)
     inherited = guard.Inherited(machine.getpid(), inlet, channel, pipe)
-    pid = machine.fork(partial(guard.run, launch, workers, observers, inherited))
+    pid = machine.fork(partial(guard.run, launch, workers, observers, coordinator, inherited))
     machine.close(inlet)
     try:
         watch = _Watch(pid, channel, events.Ear(pipe), launch.grace_s)

@@ -16,7 +16,6 @@ from spawnlaunch.base import errors, events, machine, records, say, signals
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
 from spawnlaunch.outcome import endings, failures
-from spawnlaunch.run import unable
 from spawnlaunch.run.supervisor import Supervisor
 from spawnlaunch.run.tree import Tree
 from spawnlaunch.workers import files, launches, starting
@@ -24,7 +23,7 @@ from spawnlaunch.world import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run import ganged
+    from spawnlaunch.run.observer import Coordinator
     from spawnlaunch.run.supervisor import MakeObserver
 
 BLIND = (
@@ -56,25 +55,26 @@ def run(
     launch: launches.Launch,
     workers: Sequence[launches.Worker],
     observers: Sequence[MakeObserver],
+    coordinator: type[Coordinator] | None,
     inherited: Inherited,
 ) -> None:
     """Be the guard of these workers, and end this process with the status of the launch."""
+    tell = partial(coordinator.tell_unable, launch) if coordinator else None
     status, fault, supervisor = os.EX_SOFTWARE, os.EX_SOFTWARE, None
     try:
         machine.close(inherited.outlet)
         inherited.signals.close()
         supervisor = _supervisor(launch, workers, observers, inherited)
-        status, fault = carry_out(supervisor, workers), 0
+        status, fault = carry_out(supervisor, workers, coordinator), 0
     except errors.UsageError as error:
-        status, fault = say.fatal(error, report=partial(unable.tell_of, launch)), 0
+        status, fault = say.fatal(error, report=tell), 0
     except Exception as error:
         first: BaseException = error  # what followed while the guard tidied up is no cause
         while first.__context__:
             first = first.__context__
         status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
         has_begun = supervisor is not None and supervisor.has_begun
-        tell = None if has_begun else partial(unable.tell_of, launch)
-        say.fatal(error, " in the guard", report=tell)
+        say.fatal(error, " in the guard", report=None if has_begun else tell)
     finally:
         with suppress(OSError):
             if fault:
@@ -121,7 +121,11 @@ def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
         events.arm_watchdog()
 
 
-def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
+def carry_out(
+    supervisor: Supervisor,
+    workers: Sequence[launches.Worker],
+    coordinator: type[Coordinator] | None = None,
+) -> int:
     """Run the workers to their end, kill what they leave, and report how the launch ended.
 
     The result is the exit status: that of the cause, or EX_IOERR where a launch without one has
@@ -131,7 +135,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     files.make_scratch(launch.scratch)
     try:
         try:
-            result, gang = _run(supervisor, workers)
+            result, nodes = _run(supervisor, workers, coordinator)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -142,10 +146,10 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             result = result.with_loss()
         supervisor.end(result)
         if result.cause or launch.result:
-            if not endings.write_files(result, launch, gang.elsewhere(result) if gang else ()):
+            if not endings.write_files(result, launch, nodes.elsewhere(result) if nodes else ()):
                 result = result.with_loss()
-            if gang:
-                gang.report(result)
+            if nodes:
+                nodes.report(result)
             else:
                 _report(supervisor, result)
         return result.status
@@ -154,12 +158,13 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
 
 
 def _run(
-    supervisor: Supervisor, workers: Sequence[launches.Worker]
-) -> tuple[failures.LaunchResult, ganged.Gang | None]:
-    """Run the workers; the result is how the launch ended, and its gang on several nodes."""
-    launch, tree = supervisor.launch, supervisor.tree
-    request, has_gang = launch.request, launch.resolution.gathering is not None
-    if not has_gang:  # else they are others' ranks
+    supervisor: Supervisor,
+    workers: Sequence[launches.Worker],
+    coordinator: type[Coordinator] | None,
+) -> tuple[failures.LaunchResult, Coordinator | None]:
+    """Run the workers; the result is how the launch ended, and its part in several nodes."""
+    launch, request = supervisor.launch, supervisor.launch.request
+    if not coordinator:  # else they are others' ranks
         if request.timeout_s:
             supervisor.loop.alarm(
                 lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
@@ -171,13 +176,12 @@ def _run(
         words = words or endings.ended_early(cause, request)
         say.say([words])
         signum = -cause.code if cause.kind == "signal" else 0
-        unable.tell_of(launch, status, words.removeprefix("error: "), signum)
+        if coordinator:
+            coordinator.tell_unable(launch, status, words.removeprefix("error: "), signum)
         return failures.LaunchResult(status, cause), None
-    if has_gang:
-        from spawnlaunch.run import ganged  # most launches are of one node
-
-        gang = ganged.Gang(supervisor, tree.end_all)
-        return gang.run(), gang
+    if coordinator:
+        nodes = coordinator(supervisor)
+        return nodes.run(), nodes
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
         result = _restarted(result, supervisor)

@@ -64,3 +64,31 @@ class Observer:
 
     def ended(self, result: failures.LaunchResult, is_end_requested: Callable[[], bool]) -> None:
         """The launch has ended."""
+
+
+class Coordinator(Observer):
+    """An observer that decides when this node's workers start and end, on several nodes."""
+
+    def __init__(self, supervisor: Any) -> None:
+        """Meet the other launchers. Raises UsageError where they cannot meet here."""
+        raise NotImplementedError
+
+    def run(self) -> failures.LaunchResult:
+        """Run the launch to its end; the result has the exit status of all launchers."""
+        raise NotImplementedError
+
+    def report(self, result: failures.LaunchResult) -> None:
+        """Print how the launch ended."""
+        raise NotImplementedError
+
+    def elsewhere(self, result: failures.LaunchResult) -> list[tuple[int, int | None]] | None:
+        """The ends of the ranks of other nodes: (rank, code), None where the code is not known.
+
+        None where another node files them.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def tell_unable(launch: launches.Launch, status: int, words: str, signum: int = 0) -> None:
+        """Tell the other launchers that this one ends before it has had workers."""
+        raise NotImplementedError

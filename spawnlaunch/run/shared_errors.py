@@ -20,7 +20,6 @@ from zlib import crc32
 from spawnlaunch.base import errors, events, machine, say
 from spawnlaunch.base.signals import signal
 from spawnlaunch.node import proc
-from spawnlaunch.run import unable
 from spawnlaunch.world import host, identity, managers
 
 TYPE_CHECKING = False
@@ -47,17 +46,21 @@ def daemon_of_many(environ: identity.Environ) -> int | None:
 
 
 def refuse(
-    error: errors.UsageError, environ: identity.Environ, program: str = "spawnlaunch", *argv: str
+    error: errors.UsageError,
+    environ: identity.Environ,
+    program: str = "spawnlaunch",
+    tell: Callable[[int, str], bool] = lambda *_: False,
 ) -> None:
     """Print the error, or leave it to another task; among several tasks this ends the process.
 
-    The launchers of other nodes, where `argv` has any, are told, and wait for this one no longer.
+    `tell` tells the launchers of other nodes, which wait for this one no longer; False: there are
+    none.
     """
     line = f"{program}: error: {error}\n"
     daemon = None if machine.isatty(2) else daemon_of_many(environ)
     if daemon is None:
         say.write(line)
-        unable.tell(argv, environ, errors.WRONG_USE, str(error))
+        tell(errors.WRONG_USE, str(error))
         return
     machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
     rank = _answer(lambda manager: manager.rank(), environ)
@@ -67,9 +70,7 @@ def refuse(
     elif rank == 0:
         say.write(line)
     wait_s = WAIT_S if rank and isinstance(error, errors.FlagsError) else NEIGHBOURS_S
-    events.patient_sleep(
-        REFUSED_S if unable.tell(argv, environ, errors.WRONG_USE, str(error)) else wait_s
-    )
+    events.patient_sleep(REFUSED_S if tell(errors.WRONG_USE, str(error)) else wait_s)
     # An interpreter that ends has given up its handlers, and dies of SIGTERM.
     machine.exit_now(errors.WRONG_USE)
 

@@ -55,8 +55,8 @@ class Supervisor:
             lambda: self.rules.is_suspended and self.rules.stage != decisions.KILLING
         )
         # The hub reports the last output of a worker alone on its node, and --record keeps it.
-        self._has_gang = launch.resolution.gathering is not None
-        needs_output = self._has_gang or bool(request.record)
+        self._is_of_several = launch.resolution.gathering is not None
+        needs_output = self._is_of_several or bool(request.record)
         hears_all = request.hang_timeout_s > 0 or (needs_output and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all, is_debugged=request.debug is not None)
         self._processes = processes.Processes(
@@ -94,7 +94,7 @@ class Supervisor:
             foreground=frozenset(each.rank for each in workers if not each.has_session),
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self._has_gang,  # else all nodes' say
+            ends_hung=request.on_hang == "kill" and not self._is_of_several,  # else all nodes' say
         )
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)
@@ -229,7 +229,7 @@ class Supervisor:
             observer.exited(exited)
         self.rules.exited(exited.rank, exited.code, exited.pid)
         # The failure of a worker alone is the first, without looking for evidence.
-        if exited.code and (self.exits[1:] or self.rules.running or self._has_gang):
+        if exited.code and (self.exits[1:] or self.rules.running or self._is_of_several):
             host = self.launch.hostname
             self.exits[-1], failure = endings.judged(exited, host, self.kills_before)
             if failure:

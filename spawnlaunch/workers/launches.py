@@ -58,8 +58,8 @@ class Worker(records.NamedTuple):
 class Launch(records.NamedTuple):
     """The description of the workers of an attempt, and of how they are ended and reported.
 
-    No launch changes. For each later attempt `guard` (`ganged`, on several nodes) makes one with
-    another port. The fields from `logs` on are those of `starting.complete`.
+    No launch changes. For each later attempt `guard`, or on several nodes `node_launch`, makes one
+    with another port. The fields from `logs` on are those of `starting.complete`.
     """
 
     request: flags.Request

@@ -65,8 +65,9 @@ def _notices(launch: launches.Launch, on_logs: Sequence[str]) -> tuple[say.Notic
     lines = parsing.warnings(request, resolution.world.has_several_nodes)
     if (request.result or environ.get(environment.ERROR_FILE)) and not resolution.gathering:
         lines += routes.lines_about_files(request, resolution.world, environ)
-    if len(launch.plan.bindings) > 1 and request.program.kind == "script":
-        text = reading.file_text(request.program.target) or ""
+    script = request.program.target if request.program.kind == "script" else ""
+    if len(launch.plan.bindings) > 1 and machine.isfile(script):  # a pipe is for a worker to read
+        text = reading.file_text(script) or ""
         if "local_rank" in text or "local-rank" in text:
             from spawnlaunch.cli import torchrun
 

@@ -147,7 +147,7 @@ def check_address(resolution: identity.Resolution) -> identity.Resolution:
 def _is_local_address(name: str) -> bool:
     """Whether at least one address of a name belongs to this machine."""
     known = addresses(name, socket.AF_UNSPEC)
-    return any(each.startswith("127.") or _is_of_this_machine(each) for each in known)
+    return any(each.startswith("127.") or is_of_this_machine(each) for each in known)
 
 
 def hold_free_port(seed: int | None = None) -> LockedPort:
@@ -270,7 +270,7 @@ def _find_trap(hostname: str) -> str | None:
         return f"host name {hostname} has no address, so other nodes may not reach this one"
     if all(address.startswith("127.") for address in known):
         return f"host name {hostname} is {known[0]}, which other nodes cannot reach"
-    if not any(_is_of_this_machine(address) for address in known if not address.startswith("127.")):
+    if not any(is_of_this_machine(address) for address in known if not address.startswith("127.")):
         return f"host name {hostname} is {known[0]}, which is not an interface of this machine"
     return None
 
@@ -309,10 +309,10 @@ def is_here(name: str, hostname: str) -> bool:
         not is_address and name.partition(".")[0] == hostname.partition(".")[0]
     ):
         return True
-    return any(map(_is_of_this_machine, addresses(name, socket.AF_UNSPEC)))
+    return any(map(is_of_this_machine, addresses(name, socket.AF_UNSPEC)))
 
 
-def _is_of_this_machine(address: str) -> bool:
+def is_of_this_machine(address: str) -> bool:
     """Whether an address is this machine's: a socket can bind no other (ip(7))."""
     try:
         probe = machine.socket(

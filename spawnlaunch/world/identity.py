@@ -1,4 +1,4 @@
-"""The records of this room: Fact, Manager, Evidence, World and Resolution.
+"""The records of this room: Fact, Manager, Evidence, World, Gathering and Resolution.
 
 A Fact is a value with its source and its rejected candidates. A Manager has a method for each
 question that it answers from the environment.
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from spawnlaunch.cli import flags
-    from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
 Facts: TypeAlias = "dict[str, Fact]"  # by the names of World's fields
@@ -314,6 +313,32 @@ class World(records.NamedTuple):
     def has_several_nodes(self) -> bool:
         """Whether some ranks are on other nodes; `nnodes` alone may be unknown."""
         return self.world_size > self.local_world_size
+
+
+class Gathering(records.NamedTuple):
+    """How the launchers of several nodes meet; the hub then assigns their ranks."""
+
+    host: str  # where they meet
+    named_by: str  # the flag or variable that names the host; "": none
+    port: int
+    ports: int  # number of ports to try, from `port` on: a computed port may be in use
+    is_hub: bool | None  # this launcher is the hub; None: the first on this machine that listens
+    node_rank: int  # as it was given; -1: by the order of the nodes' names
+    least: int  # number of nodes that is enough to begin
+    most: int
+    spares: int
+    expected: tuple[str, ...]  # names of nodes, where all are known
+    returns: bool  # the manager of pods restarts a lost launcher; False: only a user does
+    return_s: float | None  # seconds to wait for a lost launcher; 0: none; None: join_timeout
+    is_restarted: bool  # the manager restarts this launcher if it fails
+    name: str  # of this node
+    master_addr: str  # where the user has named one
+    master_port: int  # where the user has named one; 0: a free port
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of nodes may change."""
+        return self.least < self.most
 
 
 class Resolution(records.NamedTuple):

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
-    Found: TypeAlias = tuple[int, tuple[Any, ...]]  # family, and address as connect(2) wants it
+    Address: TypeAlias = tuple[int, tuple[Any, ...]]  # family, and address as connect(2) wants it
 else:
     import _signal as signal
 
 HAS_CHILDREN = machine.IS_LINUX  # elsewhere getaddrinfo(3) may not work after a fork
 MOST_BYTES = 4096  # of an answer; a pipe takes them in one write (pipe(7))
-MOST_FOUND = 16  # addresses of one name
+MOST_ADDRESSES = 16  # addresses of one name
 
 
-def find(names: Sequence[str], port: int, flags: int = 0) -> list[Found]:
+def find(names: Sequence[str], port: int, flags: int = 0) -> list[Address]:
     """The addresses of the first of these names that has any. Raises OSError."""
     failure = OSError("no name")
     for name in names:
         try:
-            found = machine.getaddrinfo(name, port, 0, socket.SOCK_STREAM, 0, flags)
+            infos = machine.getaddrinfo(name, port, 0, socket.SOCK_STREAM, 0, flags)
         except OSError as error:
             failure = error
         except UnicodeError:  # as for a part of more than 63 letters, one of which is not ASCII
-            failure = OSError(0, f"{name} can be no name")
+            failure = OSError(0, f"{name} is not a host name")
         else:
-            return [(family, address) for family, *_, address in found[:MOST_FOUND]]
+            return [(family, address) for family, *_, address in infos[:MOST_ADDRESSES]]
     raise failure
 
 
-def numeric(name: str, port: int) -> list[Found]:
+def numeric(name: str, port: int) -> list[Address]:
     """Parse a numeric address; [] for a name, which a name server has to look up."""
     with suppress(OSError):
         return find((name,), port, socket.AI_NUMERICHOST)
@@ -54,15 +54,15 @@ def numeric(name: str, port: int) -> list[Found]:
 class Lookup:
     """A child process that looks up one name; `fd` becomes readable with its answer."""
 
-    def __init__(self, ask: Callable[[], Any]) -> None:
-        """Start the child. `ask` returns a JSON value or raises OSError.
+    def __init__(self, look_up: Callable[[], Any]) -> None:
+        """Start the child. `look_up` returns a JSON value or raises OSError.
 
         Raises OSError where no child can be started.
         """
         parent = machine.getpid()
         self.fd, outlet = machine.pipe()
         try:
-            self._pid = machine.fork(lambda: _be(ask, parent, outlet))
+            self._pid = machine.fork(lambda: _answer(look_up, parent, outlet))
         except OSError:
             machine.close(self.fd)
             machine.close(outlet)
@@ -71,14 +71,16 @@ class Lookup:
 
     def answer(self) -> Any:
         """Return the child's answer, after `fd` is readable. Raises the OSError of the look-up."""
-        told = machine.read(self.fd, MOST_BYTES)
+        text = machine.read(self.fd, MOST_BYTES)
         self.end()
-        code, why, found = json.loads(told or '[0, "whoever looked it up was killed", null]')
-        if found is None:
+        code, why, value = json.loads(
+            text or '[0, "the process that looked it up was killed", null]'
+        )
+        if value is None:
             raise OSError(code, why)
-        return found
+        return value
 
-    def found(self) -> list[Found]:
+    def addresses(self) -> list[Address]:
         """Return the answer as addresses to connect to. Raises OSError."""
         return [(family, tuple(address)) for family, address in self.answer()]
 
@@ -90,8 +92,8 @@ class Lookup:
             machine.waitpid(self._pid, 0)
 
 
-def _be(ask: Callable[[], Any], parent: int, outlet: int) -> None:
-    """Call `ask` in the child and write the answer.
+def _answer(look_up: Callable[[], Any], parent: int, outlet: int) -> None:
+    """Call `look_up` in the child and write the answer.
 
     The child closes the parent's descriptors: a pipe or socket must end when the parent closes it.
     """
@@ -102,7 +104,7 @@ def _be(ask: Callable[[], Any], parent: int, outlet: int) -> None:
         if fd > 2 and fd != outlet:
             machine.close(fd)
     try:
-        answer = (0, "", ask())
+        answer = (0, "", look_up())
     except OSError as error:
         answer = (error.errno or 0, error.strerror or str(error), None)
     machine.write(outlet, json.dumps(answer).encode()[:MOST_BYTES])

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from spawnlaunch.base import errors, machine, say
 from spawnlaunch.cli import flags, values
 from spawnlaunch.world import identity, inherited, managers, master, ranks
-from spawnlaunch.world.gathering import Gathering
 from spawnlaunch.world.host import LockedPort
 
 INHERITED = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
@@ -72,7 +71,7 @@ def _derive(evidence: identity.Evidence, why_stale: str) -> identity.Resolution:
     facts["master_addr"] = master.choose_address(authority, facts, host, addr)
     facts["master_port"] = master.choose_port(authority, facts, job, port)
     facts["run_id"] = _name_run(mode.value, evidence, job)
-    gathering: Gathering | None = None
+    gathering: identity.Gathering | None = None
     if mode.value == identity.NODE or request.no_gang:
         facts, gathering = _gather(authority, facts, job, evidence.manager)
     lines: list[str] = []
@@ -91,7 +90,7 @@ def _gather(
     facts: identity.Facts,
     job: identity.Fact | None,
     starter: identity.Manager,
-) -> tuple[identity.Facts, Gathering | None]:
+) -> tuple[identity.Facts, identity.Gathering | None]:
     """Add how the launchers of several nodes meet, and mark the facts that the hub assigns."""
     request = authority.request
     if request.no_gang:
@@ -106,7 +105,7 @@ def _gather(
     from spawnlaunch.world import meeting
 
     gathering = meeting.find(authority, facts, job, starter)
-    return meeting.told_later(facts, gathering), gathering
+    return meeting.mark_assigned(facts, gathering), gathering
 
 
 def _name_run(mode: str, evidence: identity.Evidence, job: identity.Fact | None) -> identity.Fact:

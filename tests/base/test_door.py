@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "spawnlaunch"
 # The rooms of a launch that is under way. What comes before it reads the command line and /sys.
 ROOMS = [
     *sorted((ROOT / "run").rglob("*.py")),
-    *sorted((ROOT / "gang").glob("*.py")),
+    *sorted((ROOT / "multinode").glob("*.py")),
     *(
         file
         for room in ("hang", "outcome", "output")
@@ -21,7 +21,7 @@ ROOMS = [
     ),
     *sorted((ROOT / "workers").glob("*.py")),
     *(ROOT / "node" / name for name in ("proc.py", "sysfs.py", "cgroup.py")),
-    *(ROOT / "world" / name for name in ("host.py", "lookup.py", "meeting.py", "gathering.py")),
+    *(ROOT / "world" / name for name in ("host.py", "lookup.py", "meeting.py")),
     *(ROOT / name for name in ("binding/apply.py", "watch/journal.py")),
     *(
         ROOT / f"base/{name}.py"
@@ -46,9 +46,9 @@ PURE = {
 TYPES = {"select": {"epoll", "poll"}, "socket": {"socket"}}
 # Modules that compute. Those of PURE are looked into; any other one is an effect.
 COMPUTING = frozenset({
-    "__future__", "_operator", "_sha2", "_sha256", "array", "bisect", "collections", "contextlib",
-    "errno", "functools", "gc", "hashlib", "heapq", "io", "itertools", "json", "math", "operator",
-    "pickle", "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
+    "__future__", "array", "bisect", "collections", "contextlib",
+    "errno", "functools", "gc", "hashlib", "heapq", "hmac", "io", "itertools", "json", "math",
+    "operator", "pickle", "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
 })  # fmt: skip
 BUILTINS = frozenset({"open", "print", "input", "breakpoint"})
 

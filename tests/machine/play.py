@@ -1,4 +1,4 @@
-"""Play a scenario: launcher, guard, output and gang as they are, in the simulated machine."""
+"""Play a scenario: launcher, guard, output and nodes as they are, in the simulated machine."""
 
 import importlib
 import pkgutil
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-import spawnlaunch.gang
 import spawnlaunch.hang
+import spawnlaunch.multinode
 import spawnlaunch.outcome
 import spawnlaunch.output
 import spawnlaunch.run
@@ -21,8 +21,9 @@ from spawnlaunch.base.errors import WRONG_USE, UsageError
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.cli import parsing
 from spawnlaunch.cli.flags import Request
+from spawnlaunch.multinode import announcements
 from spawnlaunch.node.visible import visible
-from spawnlaunch.run import front, unable
+from spawnlaunch.run import front
 from spawnlaunch.workers import files, starting
 from spawnlaunch.workers.launches import Launch
 from spawnlaunch.world.identity import Capacity
@@ -46,7 +47,7 @@ BY_PYTHON = {int(signal.SIGPIPE): signal.SIG_IGN, int(signal.SIGXFSZ): signal.SI
 def _import_all() -> None:
     """What launches import when they need it: else the first that is played is like no other."""
     for package in (
-        spawnlaunch.gang,
+        spawnlaunch.multinode,
         spawnlaunch.hang,
         spawnlaunch.node,
         spawnlaunch.outcome,
@@ -247,15 +248,16 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         )
         ours = [text for scope, text in launch.notices if scope == say.NODE]  # of the node's files
         say.say(f"warning: {line}" for line in ours if line not in plan.warnings)
-        return front.run(launch, starting.make_workers(launch), walk.hang_help(launch))
+        observers, several = walk.hang_help(launch), walk.coordinator(launch)
+        return front.run(launch, starting.make_workers(launch), observers, several)
     except UsageError as error:
         say.say([f"error: {error}"])
-        unable.tell(argv, ENVIRON, WRONG_USE, str(error))
+        announcements.announce(argv, ENVIRON, WRONG_USE, str(error))
         return WRONG_USE
     except Exception as error:
         if not isinstance(error, OSError):
             process.kernel.tracebacks.append(traceback.format_exc())
-        return say.fatal(error, report=lambda *how: unable.tell(argv, ENVIRON, *how))
+        return say.fatal(error, report=lambda *how: announcements.announce(argv, ENVIRON, *how))
 
 
 def _happens(played: Played, fault: Fault) -> None:

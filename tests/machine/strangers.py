@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spawnlaunch.base import machine
-from spawnlaunch.gang import messages, wire
+from spawnlaunch.multinode import messages, wire
 from tests.machine.network import Tcp
 from tests.machine.node import Node
 from tests.machine.process import Process
@@ -59,7 +59,7 @@ def _says_hello(process: Process) -> None:
         poller.register(sock.fileno(), select.POLLIN)
         while not ours.is_ready and poller.poll(STAY_S * 1000):
             ours.feed(sock.recv(4096))
-        hello = messages.Hello(messages.VERSION, "9" * 5000, "a stranger", 1, port=PORT)
+        hello = messages.Hello("9" * 5000, "a stranger", 1, port=PORT)
         sock.send(ours.take() + ours.encode(hello))
         machine.sleep(STAY_S)
 

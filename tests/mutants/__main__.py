@@ -48,20 +48,20 @@ RUN = (
     *_files("outcome", "errorfile failures"),
 )
 OF_A_LAUNCH = ("run", "hang", "output", "outcome", "workers")
-GANG = "decisions hub member simulation wire connections settings words"
+MULTINODE = "decisions hub member simulation wire connections settings words"
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
     "base": Room((*_files("base", "reading records"), *RUN), 300, 40, seldom=15),
     **{room: Room(RUN, 300, 40, seldom=15) for room in OF_A_LAUNCH},
-    "gang": Room(_files("gang", GANG), 20, 150),
+    "multinode": Room(_files("multinode", MULTINODE), 20, 150),
 }
 
 # Tests that are about a part which its room's do not enter far enough, or no simulated launch does;
 # the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image hang/test_hang",
-    "hang/together": "hang/test_of_all_nodes",
+    "multinode/hangs": "multinode/test_hangs",
     "hang/": "hang/test_hang",
     "workers/starting": "run/test_local run/test_preload run/test_terminal",
     "workers/environment": "run/test_local",
@@ -77,18 +77,17 @@ OF_PARTS = {
     "run/processes": "run/test_orphans outcome/test_first_failure run/test_signals "
     "run/test_stopped run/test_refused_calls",
     "base/signals": "run/test_signals run/test_stopped run/test_early_signals",
-    "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
-    "run/telling": "gang/test_absent",
-    "run/unable": "gang/test_absent messages/test_messages",
+    "multinode/node_launch": "multinode/test_absent multinode/test_returns multinode/test_launches",
+    "multinode/announcements": "multinode/test_absent messages/test_messages",
     "base/say": "run/test_refused_calls run/test_restarts",
     "workers/files": "run/test_filing run/test_shared_places run/test_shared_paths "
     "messages/test_messages",
     "output/pipes": "output/test_lost_output",
     "run/shared_errors": "run/test_said_once",
     "workers/routes": "output/test_output run/test_filing run/test_shared_places "
-    "run/test_shared_paths gang/test_log_places messages/test_messages",
+    "run/test_shared_paths multinode/test_log_places messages/test_messages",
     "output/": "output/test_lost_output run/test_terminal watch/test_top run/test_open_files",
-    "gang/server": "gang/test_launches",
+    "multinode/server": "multinode/test_launches",
     "world/refusals": "calling/test_scripts",
     **{
         f"{room}/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gang.launchers import Launchers
+from tests.multinode.launchers import Launchers
 from tests.support.launching import LAUNCHER, clean_environ
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S

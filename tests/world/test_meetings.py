@@ -69,7 +69,7 @@ def test_a_pods_launcher_is_started_again() -> None:
     for environ, again in (({}, False), ({"KUBERNETES_SERVICE_HOST": "x"}, True)):
         gathering = resolve(flags, environ).gathering
         assert gathering is not None
-        assert gathering.again == again
+        assert gathering.is_restarted == again
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""Help for a job of several nodes that hangs: each node reports that its ranks are silent.
+
+Silence on one node says nothing, for its ranks may wait for another's. So nothing follows from it
+on this node: the hub hears of it, and asks for the stacks when all nodes are silent. With them each
+node reports to the hub where its ranks are, and which collectives they have reached; the hub's node
+compares the reports.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from spawnlaunch.base import cpuset, machine
+from spawnlaunch.hang import asked, flight, groups, silence, stacks
+from spawnlaunch.multinode import messages
+
+LOOK_S = 0.2  # between two looks for the end of the silence
+MOST_ROWS, MOST_CHARS = 128, 200  # of a node's report, and of a text in it
+MOST_LINES = 16  # of the roll of all nodes
+
+
+class HangOfAll(silence.HangHelp):
+    """Reports that all ranks of this node are silent, and that one is not any more."""
+
+    _is_quiet = False
+    _stacks_until = 0.0  # earlier output was the stacks; by machine.running_s
+
+    def resumed(self) -> None:
+        super().resumed()
+        self._is_quiet = False
+
+    def _on_roll_called(self) -> None:
+        """Note that the output until now was the stacks, and none of the ranks' own."""
+        self._stacks_until = machine.running_s() + stacks.QUIET_S
+        reached = rows_of(self.roll_call.answers, int(machine.time() * 1e9))
+        self._supervisor.stacks_shown((where_rows_of(self.roll_call.roll), reached))
+
+    def compared(self, reports: Sequence[messages.Stacked], world_size: int) -> None:
+        """Print which rank of all nodes the others wait for, and the roll of all nodes."""
+        roll = roll_of([row for each in reports for row in each.where], world_size)
+        rows = [row for each in reports for row in each.reached]
+        answers = answers_of(rows, int(machine.time() * 1e9), world_size)
+        lines = [f"all nodes: {line}" for line in stacks.hang_lines(answers)]
+        count, places = sum(len(group.ranks) for group in roll), len(roll)
+        lines += [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
+        lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
+        if places > MOST_LINES:
+            lines.append(f"  others are in {places - MOST_LINES} more places")
+        self._output.say(lines)
+
+    def _listen(self) -> None:
+        quiet_s = self._silent_s()
+        were_stacks = self._is_quiet and (
+            self.roll_call.is_busy or machine.running_s() - quiet_s <= self._stacks_until
+        )
+        is_quiet = were_stacks or quiet_s >= self._limit_s
+        if is_quiet:
+            self._loop.alarm(self._listen, LOOK_S)
+        else:
+            self._schedule_look(quiet_s)
+        if is_quiet != self._is_quiet:
+            self._is_quiet = is_quiet
+            self._supervisor.silent(is_quiet)
+
+
+def where_rows_of(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
+    """The groups of ranks of this node, for another node."""
+    rows = (
+        messages.Where(_cut(each.one), _cut(each.several), _ranges(each.ranks)) for each in roll
+    )
+    return tuple(islice(rows, MOST_ROWS))
+
+
+def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messages.Reached, ...]:
+    """The last collective of each group; ranks at the same line that entered it are together.
+
+    A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
+    hang.
+    """
+    recorded = {rank: answer.record for rank, answer in answers.items()}
+    members = {name: ranks for each in recorded.values() for name, ranks in each.members.items()}
+    lines = {rank: _line(answer.looks) for rank, answer in answers.items()}
+    rows: list[messages.Reached] = []
+    for group in sorted(members.keys() | flight.names(recorded)):
+        ranks: dict[tuple[flight.Collective, str, bool], list[int]] = {}
+        since: dict[tuple[flight.Collective, str, bool], int] = {}
+        none = flight.Collective(group, 0, "", "", "", now_ns)
+        for rank, calls in flight.entered_by(group, recorded).items():
+            last = calls[max(calls)] if calls else none
+            call = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
+            key = call, *lines[rank]
+            ranks.setdefault(key, []).append(rank)
+            since[key] = min(last.when, since.get(key, last.when))
+        known = members.get(group)
+        if len(ranks) > 1 or not known or not known <= recorded.keys():
+            for key, alike in ranks.items():
+                call, place, is_backward = key
+                age_s = max(0, now_ns - since[key]) / 1e9
+                rows.append(messages.Reached(
+                    group, call.number, call.name, call.what, place, age_s, _ranges(alike),
+                    call.is_over, is_backward,
+                ))  # fmt: skip
+    rows.sort(key=lambda row: row.number == 0)  # these are last, if there is room
+    return tuple(rows[:MOST_ROWS])
+
+
+def _line(looks: Iterable[asked.Look]) -> tuple[str, bool]:
+    """The line at which a rank is most of the time, and whether it is within a backward pass."""
+    lines = Counter((_cut(look.place), look.is_backward) for look in looks if look.place)
+    return max(lines, key=lines.__getitem__, default=("", False))
+
+
+def _cut(text: str) -> str:
+    """The text, cut so that a message with many texts is not too long."""
+    return text[:MOST_CHARS]
+
+
+def _ranges(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The first and the last rank of each range."""
+    spans = (span.partition("-") for span in cpuset.format(ranks).split(","))
+    return tuple((int(first), int(last or first)) for first, _, last in spans)
+
+
+def roll_of(rows: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
+    """The groups of ranks of all nodes that are in the same place, the smallest first."""
+    ranks: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        ranks.setdefault((row.singular, row.plural), []).extend(_ranks(row, world_size))
+    roll = (groups.Group(sorted(alike), True, *words) for words, alike in ranks.items() if alike)
+    return sorted(roll, key=lambda group: (len(group.ranks), group.ranks[0]))
+
+
+def answers_of(
+    rows: Sequence[messages.Reached], now_ns: int, world_size: int
+) -> dict[int, asked.Testimony]:
+    """The answers of the ranks of all nodes, as far as the rows have them."""
+    members: dict[str, set[int]] = {}
+    calls: dict[int, list[flight.Collective]] = {}
+    looks: dict[int, asked.Look] = {}
+    for row in rows:
+        since = max(0, now_ns - int(row.age_s * 1e9))
+        call = flight.Collective(row.group, row.number, row.name, row.shape, "", since, row.is_over)
+        for rank in _ranks(row, world_size):
+            members.setdefault(row.group, set()).add(rank)
+            calls.setdefault(rank, []).extend([call] if row.number else [])
+            looks[rank] = asked.Look(now_ns - 1, row.place, row.is_backward)
+    names = {group: frozenset(ranks) for group, ranks in members.items()}
+    return {
+        rank: asked.Testimony("", [looks[rank]], flight.Record(tuple(entered), names), now_ns, 0.0)
+        for rank, entered in calls.items()
+    }
+
+
+def _ranks(row: messages.Where | messages.Reached, world_size: int) -> Iterator[int]:
+    """The ranks of a row that are in the world: another launcher may name any."""
+    for first, last in row.ranks:
+        yield from range(max(first, 0), min(last + 1, world_size))
