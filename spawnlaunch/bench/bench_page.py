@@ -113,7 +113,8 @@ def _as_unit(workload: workloads.Workload, cost: float) -> str:
 def _difference(row: results.Row) -> str:
     """A difference as `4 % slower (2 to 6 %), decided`; a series without a verdict has none."""
     words, interval = recommendation.difference(row.comparison)
-    return f"{words} ({interval}){VERDICTS.get(row.comparison.verdict, '')}"
+    shown = f"{words} ({interval})" if row.comparison.low > 0 else "no interval yet"
+    return f"{shown}{VERDICTS.get(row.comparison.verdict, '')}"
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
@@ -138,7 +139,8 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         yield from scaling(measured, result)
     if empty := [each.workload.name for each in result.measured if not each.taken]:
         yield f"without a sample: {', '.join(empty)}"
-    yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
+    if any(row.comparison.low > 0 for row in results.rows(result)):
+        yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
 
 
 def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]:

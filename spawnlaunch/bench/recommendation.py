@@ -94,8 +94,6 @@ def difference(comparison: stats.Comparison) -> tuple[str, str]:
     low, high = (math.inf if end == math.inf else 100 * (end - 1) for end in ends)
     digits = 0 if middle > 1.1 or high - low > 4 else 1
     words = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
-    if comparison.low <= 0:
-        return words, "too few rounds for an interval"
     interval = f"{low:.{digits}f} to {high:.{digits}f} %"
     return words.replace(".0 %", " %"), interval.replace(".0 ", " ")
 
@@ -132,7 +130,10 @@ def _more(
     minutes = passes * pass_s / 60
     budget = next((nice for nice in NICE_MIN if nice >= max(minutes, spent_s / 60 * 1.2)), 1440)
     if any(row.comparison.low <= 0 for row in undecided):
-        text = f"{here} rounds of {name} are too few; --budget {budget}m has {needed}"
+        idle = "; an idle one needs less" if busy(result) else ""
+        text = (
+            f"{here} rounds of {needed} of {name} were done; --budget {budget}m would do all{idle}"
+        )
     else:
         text = f"--budget {budget}m would decide {DELTA} in {name}"
     return text if here else f"{name} had no whole round; --budget {budget}m or more is needed"
