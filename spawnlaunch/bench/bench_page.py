@@ -113,8 +113,7 @@ def _as_unit(workload: workloads.Workload, cost: float) -> str:
 def _difference(row: results.Row) -> str:
     """A difference as `4 % slower (2 to 6 %), decided`; a series without a verdict has none."""
     words, interval = recommendation.difference(row.comparison)
-    shown = f"{words} ({interval})" if row.comparison.low > 0 else "no interval yet"
-    return f"{shown}{VERDICTS.get(row.comparison.verdict, '')}"
+    return f"{words} ({interval}){VERDICTS.get(row.comparison.verdict, '')}"
 
 
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:

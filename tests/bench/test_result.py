@@ -68,11 +68,11 @@ def test_of_too_few_rounds_for_an_interval_no_difference_is_shown():
     few = measured._replace(taken=[each for each in measured.taken if each.round < 3])
     page = "\n".join(bench_page.page(found._replace(measured=[few])))
     assert re.match(
-        r"not decided in \S+ \S+ on a busy machine: 3 rounds of 40 of train were done; "
-        r"--budget \d+m would do all; an idle one needs less\n",
+        r"not decided in \S+ \S+ on a busy machine \(an idle one needs less\): "
+        r"3 of 40 rounds of train were done; --budget \d+m would do all\n",
         page,
     )
-    assert "no interval yet, not decided" in page
+    assert "no interval yet (too few rounds), not decided" in page
     assert "faster" not in page
     assert "1 workload in 20" not in page
     assert "1 workload in 20" in "\n".join(bench_page.page(found))
