@@ -81,7 +81,11 @@ def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messag
     """
     recorded = {rank: answer.record for rank, answer in answers.items()}
     members = {name: ranks for each in recorded.values() for name, ranks in each.members.items()}
-    lines = {rank: _line(answer.looks) for rank, answer in answers.items()}
+    # Where each rank is most of the time, and whether that is within a backward pass.
+    lines: dict[int, tuple[str, bool]] = {}
+    for rank, answer in answers.items():
+        counts = Counter((_cut(at.place), at.is_backward) for at in answer.looks if at.place)
+        lines[rank] = max(counts, key=counts.__getitem__, default=("", False))
     rows: list[messages.Reached] = []
     for group in sorted(members.keys() | flight.names(recorded)):
         ranks: dict[tuple[flight.Collective, str, bool], list[int]] = {}
@@ -104,12 +108,6 @@ def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messag
                 ))  # fmt: skip
     rows.sort(key=lambda row: row.number == 0)  # these are last, if there is room
     return tuple(rows[:MOST_ROWS])
-
-
-def _line(looks: Iterable[asked.Look]) -> tuple[str, bool]:
-    """The line at which a rank is most of the time, and whether it is within a backward pass."""
-    lines = Counter((_cut(look.place), look.is_backward) for look in looks if look.place)
-    return max(lines, key=lines.__getitem__, default=("", False))
 
 
 def _cut(text: str) -> str:
