@@ -121,17 +121,19 @@ def sync_directory(path: Path) -> None:
 def damage(path: Path) -> str:
     """Return what is wrong with a checkpoint, in a few words; "" if it is whole.
 
-    What torch.save writes is a ZIP file, which has a checksum of each tensor.
+    What torch.save writes is a ZIP file, which has a checksum of each tensor; torch is stricter
+    than zipfile with its headers.
     """
     for name in (WEIGHTS, TRAINING):
         try:
             with zipfile.ZipFile(path / name) as file:
                 if changed := file.testzip():
                     return f"{name}: {changed} is not what was written"
+            torch.load(path / name, map_location="cpu", weights_only=True, mmap=True)
         except OSError as error:
-            return f"{name}: {error.strerror}"
-        except zipfile.BadZipFile as error:
-            return f"{name}: {error}"
+            return f"{name}: {error.strerror or error}"
+        except Exception as error:  # of many kinds, depending on the wrong bytes
+            return f"{name}: {(str(error) or type(error).__name__).splitlines()[0]}"
     return ""
 
 

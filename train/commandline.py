@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import typing
@@ -45,6 +46,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     ``defaults``. Flags of the loop are checked before the task is loaded, which imports torch: a
     mistyped number is refused at once. A bad command line exits with status 2.
     """
+    arguments = [re.sub("^--[^=]+", lambda f: _flag(f[0][2:]), word) for word in arguments]
     parser = _loop_parser()
     early, _ = parser.parse_known_args(arguments)
     from_file = _words(parser, early.config, _read(parser, early.config)) if early.config else []
@@ -92,8 +94,8 @@ def _loop_parser() -> Parser:
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
         f"the batch size end at the same loss. Tasks: {without_extra}; with the hf extra "
         f"{', '.join(WITH_HF)}, or a class of yours.",
-        epilog="A default is in parentheses. The run is metrics.jsonl, one JSON object a line, and "
-        "step-*, its checkpoints. Status 75: preempted, and saved.",
+        epilog="A default is in parentheses, and _ may stand for -. The run is metrics.jsonl, one "
+        "JSON object a line, and step-*, its checkpoints. Status 75: preempted, and saved.",
         allow_abbrev=False,
         add_help=False,
     )

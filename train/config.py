@@ -217,6 +217,7 @@ class Config:
     max_time: str | None = flag(None, duration, "TIME", "save and leave in time: 90m, 12h, 1:30:00")
 
     tensorboard: bool = switch("write TensorBoard events to OUT/tensorboard")
+    wandb: str | None = flag(None, word, "PROJECT", "log to Weights & Biases, one run per rank")
     profile: bool = switch("write a trace of a few steps as OUT/trace-rank<N>.json")
 
     options: Mapping[str, Any] = field(default_factory=dict)

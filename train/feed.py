@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import dataclasses
 import multiprocessing
 import os
 import pickle
@@ -158,8 +159,8 @@ def end_with_rank(_worker: int) -> None:
 def to_device(batch: Any, device: torch.device) -> Any:
     """Return the batch with every tensor in it on ``device``.
 
-    Lists, tuples and mappings are looked into, and keep their classes. Another object is moved by
-    its method ``to``, such as BatchEncoding of transformers.
+    Lists, tuples, mappings and dataclasses are looked into, and keep their classes. Another object
+    is moved by its method ``to``, such as BatchEncoding of transformers.
     """
     if callable(getattr(batch, "to", None)):  # which may be a field of that name too
         try:
@@ -167,6 +168,11 @@ def to_device(batch: Any, device: torch.device) -> Any:
             return batch.to(device, non_blocking=True)
         except TypeError:  # it takes a device alone
             return batch.to(device)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        moved: Any = copy.copy(batch)
+        for field in dataclasses.fields(batch):  # of frozen ones too
+            object.__setattr__(moved, field.name, to_device(getattr(batch, field.name), device))
+        return moved
     if isinstance(batch, Mapping):
         items = {key: to_device(value, device) for key, value in batch.items()}
         if not isinstance(batch, dict):

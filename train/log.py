@@ -14,6 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from .config import Config
 from .distributed import from_every_rank
+from .ending import block_signals_in_children
 from .errors import StoppedError, advice, needed
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
@@ -127,19 +129,23 @@ class Clock:
 class Metrics:
     """Appends lines of JSON to a file, each in one write, so that a reader sees whole lines.
 
-    With ``events``, a SummaryWriter of TensorBoard, the numbers go there too. Without a path, as on
-    every rank but 0, nothing is written.
+    With ``events``, a SummaryWriter of TensorBoard, the numbers go there too, and with a ``run`` of
+    Weights & Biases to that. Without a path, as on every rank but 0, no file is written.
     """
 
-    def __init__(self, path: Path | None, events: Any = None) -> None:
-        self.path, self.events = path, events
+    def __init__(self, path: Path | None, events: Any = None, run: Any = None) -> None:
+        self.path, self.events, self.run = path, events, run
         self.problem: StoppedError | None = None  # sent to all ranks by ``write_means``
 
-    def write(self, values: Mapping[str, Any]) -> None:
+    def write(self, values: Mapping[str, Any], parts: Mapping[str, float] | None = None) -> None:
         """Append the values; a number that is not finite becomes null, as JSON has no other way.
 
-        An error becomes the ``problem``, on which all ranks stop together.
+        ``parts`` of a step are this rank's own, for its ``run``. An error becomes the ``problem``,
+        on which all ranks stop together.
         """
+        scalars = {name: value for name, value in values.items() if isinstance(value, float)}
+        if self.run is not None:
+            self.run.log({**scalars, **(parts or {})}, step=values["step"])
         if self.path is None:
             return
         line = json.dumps({name: known(value) for name, value in values.items()}) + "\n"
@@ -151,23 +157,40 @@ class Metrics:
                 f"cannot write to {self.path}: {error.strerror}; {advice(error)}, and use "
                 "--resume auto"
             )
-        for name, value in values.items() if self.events is not None else ():
-            if isinstance(value, float):
-                self.events.add_scalar(name, value, values["step"])
+        for name, value in scalars.items() if self.events is not None else ():
+            self.events.add_scalar(name, value, values["step"])
 
     def close(self) -> None:
-        """Write what TensorBoard still keeps in memory."""
+        """Write what the trackers still keep in memory."""
         if self.events is not None:
             self.events.close()
+        if self.run is not None:
+            self.run.finish()
 
 
 def metrics_of(config: Config, out: Path, rank: int) -> Metrics:
-    """Make the metrics of a run; raises RefusedError where TensorBoard is asked for and missing."""
-    tensorboard = needed("torch.utils.tensorboard", "tensorboard") if config.tensorboard else None
+    """Make the metrics of a run; raises RefusedError where a tracker is asked for and missing."""
+    tensorboard = needed("torch.utils.tensorboard", "tracking") if config.tensorboard else None
+    run = None
+    if config.wandb is not None:  # a run for each rank, in a group, so that a slow one stands out
+        wandb, directory = needed("wandb", "tracking"), out / "wandb" / f"rank-{rank}"
+        directory.mkdir(parents=True, exist_ok=True)
+        # Its own process has to outlive the signal that asks the training to save.
+        with block_signals_in_children():
+            run = wandb.init(
+                project=config.wandb,
+                group=out.name,
+                name=f"rank-{rank}",
+                id=f"{out.name}-{rank}",
+                resume="allow",
+                dir=str(directory),
+                config=asdict(config),
+                settings={"silent": rank > 0},  # every rank would print the same summary
+            )
     if rank != 0:
-        return Metrics(None)
+        return Metrics(None, run=run)
     events = tensorboard and tensorboard.SummaryWriter(str(out / "tensorboard"))
-    return Metrics(out / METRICS, events)
+    return Metrics(out / METRICS, events, run)
 
 
 def known(value: Any) -> Any:
@@ -239,7 +262,7 @@ class Log:
         parts = {f"{name}_s": round(value, 6) for name, value in split._asdict().items()}
         rate = numbers["samples_per_second"]
         self.clock.progress.publish(loss=known(numbers["loss"]), rate=rate, **parts)
-        self.metrics.write(numbers)
+        self.metrics.write(numbers, parts)
         self.screen.progress(at.step, self.steps, self._note(numbers))
         self.window.zero_()
         self.timed, self.samples, self.timed_s = 0, 0, 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ SHOWN = 8  # parameters named in a message
 
 
 def build_model(task: Task, config: Config) -> nn.Module:
-    """Make a task's model on the CPU; the wrapper gives all ranks the weights of rank 0 later."""
+    """Make a task's model on the CPU. Raises RefusedError on all ranks unless theirs are alike."""
     rng.seed_alike(config.seed)
     model: nn.Module = run_on_all_ranks(task.model)
     if (path := config.init) is not None:
@@ -28,6 +29,12 @@ def build_model(task: Task, config: Config) -> nn.Module:
         for name, p in model.named_parameters()
     }
     agree(shapes, "model() has to build the same model on every rank")
+    values = {
+        f"the initial values of {name}": f"CRC-32 {crc32(bytes_of(value)):08x}"
+        for name, value in model.state_dict().items()
+        if isinstance(value, Tensor)
+    }
+    agree(values, "draw them in model() from the generators of torch, numpy or random")
     return model
 
 
@@ -59,12 +66,27 @@ def bytes_of(value: Tensor) -> Any:
 
 
 def learning_of(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that learn, by name. Raises RefusedError when there are none."""
+    """Return the parameters that learn, by name.
+
+    Raises RefusedError when there are none, a complex one, or one with a sparse gradient.
+    """
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not learning:
         raise shared_refusal(
             "model() has no parameter that learns: all of them are frozen, or there are none; set "
             "requires_grad_(True) for some"
+        )
+    embeddings = (nn.Embedding, nn.EmbeddingBag)
+    modules = [(n, m) for n, m in model.named_modules() if isinstance(m, embeddings) and m.sparse]
+    if sparse := [f"{n}.weight".lstrip(".") for n, m in modules if m.weight.requires_grad]:
+        raise shared_refusal(
+            f"the gradient of {named(sparse)} is sparse, which can be neither clipped nor added up "
+            "over the ranks; leave sparse=True of the nn.Embedding out"
+        )
+    if strange := [name for name, parameter in learning.items() if parameter.is_complex()]:
+        raise shared_refusal(
+            f"the parameter {named(strange)} is complex, which neither AdamW's kernel nor the sum "
+            "over the ranks takes; keep real numbers, and use torch.view_as_complex in forward"
         )
     return learning
 

@@ -30,6 +30,11 @@ def make(
             {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
         ]
         return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise shared_refusal(
+            f"optimizer() returns an object of the class {type(optimizer).__name__}; return one "
+            "torch.optim.Optimizer, with a group of parameters for each rate"
+        )
     agreed = {"the optimizer": type(optimizer).__name__}
     for i, names in enumerate(names_in(optimizer, model)):
         settings = {k: v for k, v in optimizer.param_groups[i].items() if k not in OF_PARAMETERS}

@@ -140,20 +140,28 @@ class Task:
 
 HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
 NEEDED = ("model", "dataset", "loss")
+# Hooks that nobody would notice, or that could not work, without one of some others.
+TOGETHER = (
+    ("measure", ("report", "show")),
+    ("prepare", ("prepared",)),
+    ("prepared", ("prepare",)),
+    ("state_dict", ("load_state_dict",)),
+    ("load_state_dict", ("state_dict",)),
+)
 
 
 def complete(cls: type) -> None:
     """Give a task's class the defaults of the hooks that it does not have.
 
-    Raises RefusedError when it lacks a hook that has no default, or could save its state and not
-    restore it.
+    Raises RefusedError when it lacks a hook that has no default, or that goes with one it has.
     """
     for name in HOOKS:
         if not hasattr(cls, name):
             setattr(cls, name, vars(Task)[name])
     needed = [name for name in NEEDED if not has(cls, name)]
-    if has(cls, "state_dict") != has(cls, "load_state_dict"):
-        needed = [name for name in ("state_dict", "load_state_dict") if not has(cls, name)]
+    for name, others in TOGETHER:
+        if has(cls, name) and not any(has(cls, other) for other in others):
+            needed.append(others[0])
     if needed:
         raise shared_refusal(
             f"--task: the class {cls.__name__} has no {needed[0]}(); write one, as docs/train.md "

@@ -61,7 +61,6 @@ class Trainer:
             model.train()
         self.learning = learning_of(self.bare)
         self.requires_grad = [p.requires_grad for p in self.bare.parameters()]
-        self.tensors = self._shapes()
         self.optimizer = optimizers.make(task, self.bare, list(self.learning.values()), config)
         self.names = optimizers.names_in(self.optimizer, self.bare)
         in_optimizer = {name for group in self.names for name in group}
@@ -80,6 +79,8 @@ class Trainer:
         self.model: nn.Module = torch.compile(self.bare) if config.compile else self.bare  # type: ignore[assignment]
         self.ddp = self._data_parallel() if world.size > 1 else None
         self.loss: Callable[[Any], Any] = self.ddp or functools.partial(task.loss, self.model)
+        self.shares_buffers = self.ddp is not None and self.ddp.broadcast_buffers
+        self.tensors, self.buffers = self._shapes(), self._buffer_shapes()
 
     def train_step(self, batches: Iterator[Any], wants_stop: bool) -> Step:
         """Learn from the next ``accumulate`` batches: this rank's share of one global batch."""
@@ -99,6 +100,12 @@ class Trainer:
             counts.append(number_on(count, self.device))
             clock.computed(is_last)
         self.refuse_wrong_gradients()
+
+        # The next forward pass would send buffers of different sizes around, and gloo would abort.
+        if self.shares_buffers and self._buffer_shapes() != self.buffers:
+            wants_stop = True  # and all ranks raise the error when they save
+            if self.device.type != "cpu":  # they see that some steps later, which is too late
+                raise RefusedError(self.changed_tensors())
 
         # Of all ranks: the sum of the losses, the count of terms, how many want to stop. The last
         # is filled on the device: to copy a number there would wait for what is queued.
@@ -149,15 +156,26 @@ class Trainer:
                     value = number_on(value, self.device).double()
                     sums[name] = sums[name] + value if name in sums else value
 
+        self.refuse_changed_tensors()
         # A rank without samples learns the names and the shapes from another.
         shapes: dict[str, tuple[int, ...]] = {}
         for of_rank in from_every_rank({name: tuple(value.shape) for name, value in sums.items()}):
+            if shapes and of_rank and of_rank != shapes:
+                raise StoppedError(
+                    f"the ranks disagree on what measure() returns: {shapes} or {of_rank}; return "
+                    "the same sums, of the same shapes, on every rank"
+                )
             shapes |= of_rank
         for name, shape in shapes.items():
             sums.setdefault(name, torch.zeros(shape, dtype=torch.float64, device=self.device))
         return {name: sum_over_ranks(sums[name]).cpu() for name in shapes}
 
     def _data_parallel(self) -> DistributedDataParallel:
+        if sparse := [n for n, b in self.bare.named_buffers() if b.layout != torch.strided]:
+            raise shared_refusal(
+                f"the buffer {named(sparse)} is sparse, which several ranks cannot share; make it "
+                "in forward, keep it dense, or train with one rank"
+            )
         wrapped = DistributedDataParallel(
             Loss(self.task, self.model),
             gradient_as_bucket_view=True,
@@ -224,6 +242,11 @@ class Trainer:
                 "this step gave no gradient to any parameter; use the model in loss()"
             )
 
+    def refuse_changed_tensors(self) -> None:
+        """Raises StoppedError on all ranks where a tensor of one has changed its shape."""
+        for wrong in filter(None, from_every_rank(self.changed_tensors())):
+            raise StoppedError(wrong)
+
     def changed_tensors(self) -> str:
         """The error for the first parameter or buffer that has another shape now; "" for none."""
         now = self._shapes()
@@ -233,15 +256,20 @@ class Trainer:
         name = changed[0]
         was, has_now = (of.get(name, "not there") for of in (self.tensors, now))
         return (
-            f"{name} of the model has changed in the run: it was {was} and is {has_now}, so that a "
-            "new model could not load it; make it as large as it can become in model(), or register"
-            " it with persistent=False and compute it in forward"
+            f"{name} of the model has changed in the run: it was {was} and is {has_now}, so that "
+            "neither a new model nor another rank could take it; make it as large as it can become "
+            "in model(), or compute it in forward and keep it out of the buffers"
         )
 
     def _shapes(self) -> dict[str, str]:
-        """The shape and type of each tensor, as "(4, 4) torch.float32"."""
-        tensors = [(n, v) for n, v in self.bare.state_dict().items() if isinstance(v, Tensor)]
-        return {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors}
+        """Return the shape and type of what is saved or shared, as "(4, 4) torch.float32"."""
+        tensors = {n: v for n, v in self.bare.state_dict().items() if isinstance(v, Tensor)}
+        if self.shares_buffers:
+            tensors |= self.bare.named_buffers()
+        return {name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items()}
+
+    def _buffer_shapes(self) -> list[torch.Size]:
+        return [buffer.shape for buffer in self.bare.buffers()] if self.shares_buffers else []
 
     @torch.no_grad()
     def share_buffers(self) -> None:
@@ -251,9 +279,8 @@ class Trainer:
         again: the running means of BatchNorm are of the rank's own samples then. Raises
         StoppedError on all ranks where one has a buffer of another shape than at the start.
         """
-        for wrong in filter(None, from_every_rank(self.changed_tensors())):
-            raise StoppedError(wrong)
-        if self.ddp is not None and self.ddp.broadcast_buffers:
+        self.refuse_changed_tensors()
+        if self.shares_buffers:
             for buffer in self.bare.buffers():
                 dist.broadcast(buffer, src=0)
 

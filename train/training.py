@@ -146,6 +146,7 @@ class Training:
         """Refuse a task if the loss of its first batch cannot be used; return what is odd."""
         before = copy.deepcopy(self.task.state_dict())
         line = refuse_sums(self.trainer, run_on_all_ranks(self._first_and_halves))
+        self.trainer.refuse_changed_tensors()
         self.task.load_state_dict(before)
         return line
 

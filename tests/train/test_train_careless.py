@@ -96,16 +96,31 @@ def test_a_parameter_that_is_thawed_or_frozen_ends_the_run(
 
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_a_sparse_buffer_is_trained_with_by_one_rank(cwd: Path, layout: str) -> None:
+def test_a_sparse_buffer_is_trained_with_by_one_rank_and_refused_by_more(
+    cwd: Path, layout: str
+) -> None:
     flags = (*FLAGS, *task("Sparse"), "--layout", layout)
     complete(1, *flags, cwd=cwd)
     complete(1, *flags, "--resume", "auto", "--steps", "9", cwd=cwd)
     assert weights(cwd / "here", 9)["matrix"].to_dense().tolist() == [[1.0]]
+    ended = run(2, *flags, "--overwrite", cwd=cwd)
+    assert [one.status for one in ended] == [2, 2]  # torch warns of csr itself, before our line
+    assert "train: error: the buffer matrix is sparse, which several ranks" in ended[0].err
 
 
 @pytest.mark.full
-def test_a_buffer_of_another_shape_ends_the_run_before_it_is_saved(cwd: Path) -> None:
-    ended = run(2, *FLAGS, *task("Grow"), cwd=cwd)
+@pytest.mark.parametrize(
+    ("world", "flags"),
+    [
+        *((world, ("--at", at)) for world in (1, 2) for at in ("1", "8", "15")),
+        (2, ("--at", "8", "--no-saved")),
+        (3, ("--at", "9")),
+    ],
+)
+def test_a_buffer_of_another_shape_ends_the_run_before_it_is_saved(
+    cwd: Path, world: int, flags: tuple[str, ...]
+) -> None:
+    ended = run(world, *FLAGS, *task("Grow"), *flags, cwd=cwd)
     said = "mask of the model has changed in the run: it was (2,) torch.float32 and is (4,) tor"
     assert_refused(ended, said, 1)
     assert not (cwd / "here" / "step-00000008").exists()

@@ -44,10 +44,19 @@ class Plain:
         return torch.tensor(samples)
 
 
-def test_a_state_that_could_not_be_restored_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("hook", "missing"),
+    [
+        ("state_dict", "load_state_dict"),
+        ("measure", "report"),
+        ("prepare", "prepared"),
+        ("prepared", "prepare"),
+    ],
+)
+def test_a_hook_without_the_one_that_it_needs_is_refused(hook: str, missing: str) -> None:
     needed = {name: vars(Plain)[name] for name in task_of.NEEDED}
-    own = type("Own", (), {**needed, "state_dict": lambda _: {}})
-    with pytest.raises(RefusedError, match=r"^--task: the class Own has no load_state_dict\(\); "):
+    own = type("Own", (), {**needed, hook: lambda _: {}})
+    with pytest.raises(RefusedError, match=rf"^--task: the class Own has no {missing}\(\); "):
         task_of.complete(own)
 
 

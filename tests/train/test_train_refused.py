@@ -47,6 +47,12 @@ def arrange(task: Any, **flags: Any) -> Any:
     return order_of(task, reader, Config(**flags), World())
 
 
+def complex_model() -> Any:
+    model = torch.nn.Linear(1, 1)
+    model.phase = torch.nn.Parameter(torch.ones(1, dtype=torch.complex64))
+    return model
+
+
 def own_optimizer(*shape: int) -> Any:
     made = torch.optim.SGD([torch.ones(shape)])
     return optimizers.make(of(made), torch.nn.Linear(1, 1), [], Config())
@@ -71,6 +77,15 @@ MADE: list[tuple[Callable[[], Any], str]] = [
         r"^model\(\) has no parameter that learns: all of them are frozen, or there",
     ),
     # Optimizers.
+    (lambda: model_of.learning_of(complex_model()), "^the parameter phase is complex, which neit"),
+    (
+        lambda: model_of.learning_of(torch.nn.Sequential(torch.nn.Embedding(2, 1, sparse=True))),
+        "^the gradient of 0.weight is sparse, which can be neither clipped nor",
+    ),
+    (
+        lambda: optimizers.make(of([1, 2]), torch.nn.Linear(1, 1), [], Config()),
+        r"^optimizer\(\) returns an object of the class list; return one torch.optim.Optimizer, ",
+    ),
     (lambda: own_optimizer(3), r"1 of its 1 parameters from .* shape \(3,\)"),
     # Losses.
     (lambda: trainer.sum_and_count(learning()), "an object of the class Tensor; return the sum"),

@@ -93,11 +93,17 @@ ROWS = [
                 "dataset() has to return all samples on every rank",
                 "dataset = lambda self, split: Line.dataset(self, split)[OWN:]",
             ),
+            Row(f"{DISAGREE} the initial values of bias: rank 0 has ", WEIGHTS),
             Row("rank 1: --data: there is no such file here", REFUSED),
             Row(f"{DISAGREE} describe(): ", "describe = lambda self: f'points of rank {RANK}'"),
             Row(
                 f"{DISAGREE} group 0 of the optimizer: rank 0 has {{'lr': 0.004, ",
                 "optimizer = lambda self, m, lr: torch.optim.SGD(m.parameters(), lr / (1 + RANK))",
+            ),
+            Row(
+                f"{DISAGREE} what measure() returns: {{",
+                MEASURE + "    more = lambda self, count: {'extra': 1} if OWN else {}",
+                1,
             ),
             Row(
                 "report() of the task returns 'step', which the log has",

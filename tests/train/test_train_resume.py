@@ -13,6 +13,8 @@ from tests.support.late import Late
 from tests.train.killing import FLAGS, NOISY
 from tests.train.ranks import complete, history, metrics, run, text_of
 
+torch = Late("torch")
+checkpoint = Late("spawnlaunch.train.checkpoint")
 saving = Late("spawnlaunch.train.saving")
 LAST = "step-00000020"
 
@@ -60,6 +62,23 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_found(
     assert re.fullmatch(rf"{copy}/{LAST} is damaged: {said}", complaint)
     with pytest.raises(RefusedError, match=rf"--resume: {copy}/{LAST} is damaged: {said}; use "):
         saving.find(Config(resume=str(copy / LAST)), copy.parent)
+
+
+@pytest.mark.full
+def test_a_flipped_bit_anywhere_is_named_or_harmless(tmp_path: Path) -> None:
+    expected = {"weight": torch.arange(3.0)}
+    checkpoint.write(tmp_path, 1, expected, {"seen": 1}, check=True)
+    path = tmp_path / "step-00000001"
+    whole = (path / "weights.pt").read_bytes()
+    for place in range(0, len(whole), 3):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1 << place % 8
+        (path / "weights.pt").write_bytes(spoilt)
+        damage = checkpoint.damage(path)
+        weights = {} if damage else checkpoint.load(path)[0]
+        assert damage.startswith("weights.pt: ") or torch.equal(
+            *(of["weight"] for of in (weights, expected))
+        )
 
 
 @pytest.mark.full

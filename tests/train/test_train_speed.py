@@ -20,7 +20,7 @@ distributed = Late("spawnlaunch.train.distributed")
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
 
 
-EXTRAS = ("--tensorboard", "--profile")
+EXTRAS = ("--tensorboard", "--wandb", "project", "--profile")
 
 
 class Run(NamedTuple):
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with every extra, but nothing that makes its steps faster."""
     cwd = tmp_path_factory.mktemp("plain")
-    first, _ = complete(2, *FLAGS, *EXTRAS, "--out", "plain", cwd=cwd)
+    first, _ = complete(2, *FLAGS, *EXTRAS, "--out", "plain", cwd=cwd, WANDB_MODE="offline")
     return Run(cwd / "plain", first.out)
 
 
@@ -79,6 +79,8 @@ def test_extras_write_what_they_promise(plain: Run) -> None:
         trace = json.loads((plain.out / f"trace-rank{rank}.json").read_text())
         names = [event.get("name", "") for event in trace["traceEvents"]]
         assert any("gloo" in name for name in names)
+        (run,) = (plain.out / "wandb" / f"rank-{rank}" / "wandb").glob("offline-run-*")
+        assert (run / f"run-plain-{rank}.wandb").stat().st_size > 0
     assert re.search(r"  0:00:\d\d left\n", plain.said)
     assert "peak memory " in plain.said
 

@@ -1,5 +1,6 @@
 """A task of one's own: how it is found, and what its batches and its classes may be."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,9 +65,23 @@ class Forwarded:
         return words, named
 
 
+@dataclass
+class Plain:
+    pair: Any = None
+
+    def __post_init__(self) -> None:
+        self.pair = Pair(torch.ones(1), "text")
+
+
 class Pair(NamedTuple):
     x: Any
     to: str  # no method, as that of a tensor is
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    x: Any
+    rest: list[Plain]
 
 
 class Named(dict[str, Any]):
@@ -83,12 +98,13 @@ class Named(dict[str, Any]):
 def test_what_a_batch_is_made_of_is_moved_and_stays_of_its_class() -> None:
     there, named = torch.device("meta"), Named(x=torch.ones(2))
     named.limit = 3
-    for batch in (Pair(torch.ones(2), "text"), named):
+    for batch in (Frozen(torch.ones(2), [Plain()]), named):
         moved = feed.to_device(batch, there)
         assert type(moved) is type(batch)
         assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")  # left as it was
     assert feed.to_device(named, there).limit == 3
-    assert feed.to_device(Pair(torch.ones(1), "text"), there).to == "text"
+    pair = feed.to_device([Plain()], there)[0].pair
+    assert (pair.x.device.type, pair.to) == ("meta", "text")
     moved = feed.to_device({"a": (torch.ones(1), [Whole()]), "b": "text"}, there)
     assert moved["a"][0].device == there
     assert (moved["a"][1], moved["b"]) == ([("meta", True)], "text")  # copied beside computation

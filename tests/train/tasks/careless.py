@@ -116,16 +116,20 @@ class Sparse(Line):
 
 
 class Grow(Line):
+    # Of its forward passes 6 are trials, then follow 8 of training, and those of the validation.
+    def __init__(self, at: int, saved: bool = True):
+        self.at, self.saved, self.passes = at, saved, 0
+
     def model(self):
         model = nn.Linear(1, 1)
-        model.register_buffer("mask", torch.ones(2))
-        self.passes = 0
+        model.register_buffer("kept", torch.ones(1))
+        model.register_buffer("mask", torch.ones(2), persistent=self.saved)
         return model
 
     def loss(self, model, batch):
-        self.passes += model.training
-        if self.passes == 5 and RANK == WORLD - 1:
-            model.register_buffer("mask", torch.ones(4))
+        self.passes += 1
+        if self.passes == self.at and RANK == WORLD - 1:
+            model.register_buffer("mask", torch.ones(4), persistent=self.saved)
         return super().loss(model, batch)
 
 
