@@ -19,7 +19,7 @@ ROUNDS = 7
 WORKERS = 8
 WORKER = Path(__file__).with_name("reducing_worker.py")
 PRELOADING, PLAIN, TORCHRUN = "spawnlaunch --preload torch", "spawnlaunch", "torchrun"
-PEERS = (PLAIN, "shell loop", TORCHRUN, "accelerate")  # mpirun sets no variables for env://
+PEERS = (PLAIN, "shell loop", TORCHRUN)  # mpirun sets no variables for env://
 GOALS = {TORCHRUN: 1 / 4, PLAIN: 1 / 3}  # the most that the preload may take of their time
 
 

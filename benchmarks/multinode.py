@@ -294,7 +294,6 @@ def a_life(nodes: int) -> Seen:
         told = one.until("start")
         (seen["all told their ranks"],) = timed(one.hub, lambda: one.say("begin", [0, nodes]), told)
         seen["hub's memory, MiB"] = (pss_mib([one.hub]) - empty,)
-        seen["hub's descriptors"] = (len(os.listdir(f"/proc/{one.hub}/fd")),)
         time.sleep(beat_s(LOST_AFTER_S, nodes))
         cpu, began = cpu_s(one.hub), time.monotonic()
         time.sleep(REST_S)
@@ -392,11 +391,9 @@ def measure(options: Namespace) -> Section:
     return Section(
         "multinode",
         "Launchers of many nodes",
-        f"""One hub and so many launchers, which have no workers; they are in {PROCESSES} processes
-        on loopback, and share this machine's CPUs with it; they run before other programs, and the
-        hub before them, where that is allowed. In s, and in brackets the seconds of
-        CPU that the hub itself has used for it; rounds: {options.rounds}. All come at once. One
-        that is refused or lost is named at each.""",
+        f"""One hub and so many launchers without workers, in {PROCESSES} processes on loopback,
+        which share this machine's CPUs with it. In s, and in brackets the seconds of CPU that the
+        hub itself has used for it; rounds: {options.rounds}.""",
         ["", *(f"{size:,}" for size in sizes)],
         rows,
         goals,

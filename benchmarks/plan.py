@@ -105,9 +105,9 @@ def measure(options: Namespace) -> Section:
         "plan",
         "Reading a node and planning its ranks",
         f"""One rank per device, {options.rounds} rounds, in ms. All machines but this one are laid
-        out in files, with {BYSTANDERS} PCI functions that are no devices. Whole programs that
-        distribute one rank per CPU of this machine stand below it: {EXPLAIN}, which
-        starts a Python, and {HWLOC}, which has no devices to find.""",
+        out in files, with {BYSTANDERS} PCI functions that are no devices. The rows below this
+        machine's are whole programs that distribute one rank per CPU: the first starts a Python,
+        the second finds no devices.""",
         ["machine", "CPUs", "devices", "read", "plan", "both", "the first time", "whole program"],
         table,
     )

@@ -47,15 +47,12 @@ MOST_EARLIER = 5
 HEADER = """\
 # Benchmarks of the launcher and of the training loop
 
-Figures of the launcher and of the training loop beside others, and how they were measured. `make
-bench` writes this page: no figure in it is written by hand.
+Figures of the launcher and of the training loop beside others, which `make bench` writes.
 
-In every benchmark the programs take turns within each round, in an order that is drawn. So a
-machine that gets slower gets slower for all. A cell has the median over the rounds, with the least
-and the most. A goal is for the ratio of the rounds' means, or for their mean. It is met if the
-whole 95 % interval reaches the goal; the interval holds for any noise ([how](bench-method.md)). A
-benchmark waits five minutes at most for a quiet machine; on a busy one it gives only ratios to the
-first line. An interval is for one day; after a goal stand the values of up to five earlier days.
+The programs take turns within each round, in an order that is drawn. A cell has the median over the
+rounds, with the least and the most. A goal is for the ratio of the rounds' means, or for their
+mean. It is met if the whole 95 % interval reaches it ([how](bench-method.md)). On a busy machine
+there are only ratios to the first line. After a goal are the values of up to five earlier days.
 """
 
 

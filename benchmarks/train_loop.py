@@ -129,20 +129,15 @@ def section(shapes: list[Measured]) -> Section:
         + ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in one.split.items())
         for one in shapes
     )
-    most = "; ".join(
-        f"{one.shape}: {shown(one.share_of('quick_trainer', 'bare'))}" for one in shapes
-    )
     goals = (("bare", OF_BARE), ("quick_trainer", OF_TRAINER))
     return Section(
         "train_loop",
         "The training loop",
         f"""The same model (layers, width, context) on the same text, {RANKS} ranks on {RANKS} CPUs,
         {len(shapes[0].speeds["ours"])} rounds of {TURN} steps. A share is that of the time of all
-        rounds; behind it stands its interval. What a loop costs is a time per step: it shows where
-        steps are short, as in the first shape. By default the Trainer searches for unused
-        parameters in every step.
-        A step of ours in ms, {splits}. What is written by hand as a share of the Trainer at its
-        quickest, {most}.""",
+        rounds, with its interval. What a loop costs shows where steps are short, as in the first
+        shape. By default the Trainer searches for unused parameters in every step. A step of ours
+        in ms, {splits}.""",
         ["model", "loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
         [
             [

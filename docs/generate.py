@@ -90,8 +90,6 @@ Messages of the launcher by their whole text, each with a command that brings it
 works. An error is one line: what the launcher saw, why it cannot be, and what to use. Most need no
 more than that line, and are not here. The exit status is 2, unless another one is named.
 
-To look for faults of the machine, not of the command, use `spawnlaunch --nproc 2 check --all`.
-
 The tests provoke every error on this page, and use its remedy; `python -m docs.generate` makes the
 page from them. Put `spawnlaunch --explain` in front of a command that has no `$`.
 """

@@ -89,7 +89,7 @@ class Trainer:
         clock.start()
         for micro in range(passes):
             is_last = micro + 1 == passes
-            batch = next(batches)  # read and moved to the device by data.Feed
+            batch = next(batches)  # read and moved to the device by feed.Feed
             clock.have_data()
             # The last backward pass averages the gradients over the ranks while it goes on.
             with self.ddp.no_sync() if self.ddp and not is_last else nullcontext():

@@ -5,11 +5,11 @@ that is the order of their exits, which `waitid` does not give. Without epoll, p
 without the order.
 
 Time limits for other processes (a grace, silence, a reader) are measured by `machine.running_s`,
-which stands while this process cannot run: stopped by a signal or a debugger, frozen with its
+which is paused while this process cannot run: stopped by a signal or a debugger, frozen with its
 cgroup, paused with its container or virtual machine. Then the other process may not have run
 either. The limit of a user (--timeout) is measured by the monotonic clock. The rules of several
-nodes have a clock of their own, which stands only in long gaps: a node must learn soon that the hub
-has begun an epoch without it.
+nodes have a clock of their own, which is paused only in long gaps: a node must learn soon that the
+hub has begun an epoch without it.
 
 A wait that takes over LATE_S longer than asked is a gap, and nothing of it counts, as the part in
 which this process ran is unknown. So while such a limit runs, no wait is longer than LOOK_S. On a

@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 
 RECENT_S = 30.0  # the time that is looked at
 FEW = 60  # collectives, which are looked at also where they are older
-# Ranks late by chance are not named. A named rank is waited for in this share of the time, ...
-LEAST = 0.1
-NEXT_TO_WORST = 0.4  # ... of what the worst is waited for, ...
-ABOVE_OTHERS = 3.0  # ... and so many times what the ranks that are not named are; ...
-PARTS = 10  # ... and of so many parts of the time, each of a step at least, ...
-IN_PARTS = 0.7  # ... so many have ...
-OF_PART = 0.5  # ... that much of that share; ...
-CHANCE = 0.002  # ... and it is less likely than this that all are late by the same rules.
+# A rank that is late by chance is not to be named. A rank is named only if others wait for it
+LEAST = 0.1  # in at least this share of the time,
+NEXT_TO_WORST = 0.4  # in at least this part of the share in which they wait for the worst rank,
+ABOVE_OTHERS = 3.0  # and in at least so many times the share of any rank that is not named.
+# A rank is named only if it is late all of the time: of PARTS equal parts of the time (of fewer,
+# where a part would be shorter than a step) at least the share IN_PARTS has enough lateness.
+PARTS = 10
+IN_PARTS = 0.7
+OF_PART = 0.5  # of the share that LEAST and NEXT_TO_WORST ask for: enough lateness in a part
+CHANCE = 0.002  # ranks are named only if it is less likely than this that chance made them late
 MOST_TIMES = 100  # counted for that
 SMALL = 0.3  # of the typical time for which it was waited for: a shorter one is no step's
 LEAST_LOOKS = 10
@@ -252,7 +254,7 @@ def _named(
 
 
 def _chance(ranks: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
-    """The probability that some ranks, as many as `found`, are late as often by chance.
+    """The probability that some ranks, as many as `ranks`, are late as often by chance.
 
     By chance, each time of lateness hits each rank with the same probability. A busy machine's few
     long interruptions may well hit the same rank.

@@ -1,8 +1,9 @@
 """Help for a job that hangs: notice that no rank writes anything, and report where the workers are.
 
-The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
-show_stacks -> HangHelp.stacks_wanted -> RollCall.call -> _compare (which rank is waited for) ->
-_call_roll (the lines) -> Supervisor.stacks_shown -> Decisions.stacks_shown, which ends the launch
+The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.show_stacks (makes the
+heading) -> HangHelp.stacks_wanted -> RollCall.call -> _compare -> _report (prints the heading and
+which rank is waited for) -> _next, for each process -> _call_roll (prints the groups) ->
+HangHelp._on_roll_called -> Supervisor.stacks_shown -> Decisions.stacks_shown, which ends the launch
 with --on-hang kill.
 
 Output through our pipes is seen at once; of a worker that writes to a file by itself, it is seen

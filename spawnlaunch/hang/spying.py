@@ -31,8 +31,8 @@ def find_py_spy() -> str | None:
 def look(pid: int, loop: events.Loop, receive: Callable[[str, str], None]) -> Spying | None:
     """Ask py-spy for the stacks of a process; the result is its run, if there is one.
 
-    `hear` gets the source of the text, and the text: without stacks the reason and the name of the
-    program, and "" of a process that has ended.
+    `receive` gets the source of the text, and the text: without stacks the reason and the name of
+    the program, and "" of a process that has ended.
     """
     program = find_py_spy()
     if program is None:

@@ -77,37 +77,46 @@ def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messag
     """The last collective of each group; ranks at the same line that entered it are together.
 
     A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
-    hang.
+    hang. A rank that waits in several groups has rows of its own: a row has one age, and which of
+    them the rank entered last says where it waits.
     """
     recorded = {rank: answer.record for rank, answer in answers.items()}
     members = {name: ranks for each in recorded.values() for name, ranks in each.members.items()}
-    # Where each rank is most of the time, and whether that is within a backward pass.
-    lines: dict[int, tuple[str, bool]] = {}
-    for rank, answer in answers.items():
-        counts = Counter((_cut(at.place), at.is_backward) for at in answer.looks if at.place)
-        lines[rank] = max(counts, key=counts.__getitem__, default=("", False))
+    lines = {rank: _line(answer.looks) for rank, answer in answers.items()}
+    none = flight.Collective("", 0, "", "", "", now_ns)
+    last = {
+        group: {
+            rank: calls[max(calls)] if calls else none._replace(group=group)
+            for rank, calls in flight.entered_by(group, recorded).items()
+        }
+        for group in sorted(members.keys() | flight.names(recorded))
+    }
+    waits = Counter(
+        rank for by_rank in last.values() for rank, call in by_rank.items() if not call.is_over
+    )
     rows: list[messages.Reached] = []
-    for group in sorted(members.keys() | flight.names(recorded)):
-        ranks: dict[tuple[flight.Collective, str, bool], list[int]] = {}
-        since: dict[tuple[flight.Collective, str, bool], int] = {}
-        none = flight.Collective(group, 0, "", "", "", now_ns)
-        for rank, calls in flight.entered_by(group, recorded).items():
-            last = calls[max(calls)] if calls else none
-            call = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
-            key = call, *lines[rank]
+    for group, by_rank in last.items():
+        ranks: dict[tuple[flight.Collective, str, bool, int | None], list[int]] = {}
+        for rank, entered in by_rank.items():
+            call = entered._replace(name=_cut(entered.name), what=_cut(entered.what), when=0)
+            key = call, *lines[rank], rank if waits[rank] > 1 else None
             ranks.setdefault(key, []).append(rank)
-            since[key] = min(last.when, since.get(key, last.when))
         known = members.get(group)
         if len(ranks) > 1 or not known or not known <= recorded.keys():
-            for key, alike in ranks.items():
-                call, place, is_backward = key
-                age_s = max(0, now_ns - since[key]) / 1e9
+            for (call, place, is_backward, _), alike in ranks.items():
+                age_s = max(0, now_ns - min(by_rank[rank].when for rank in alike)) / 1e9
                 rows.append(messages.Reached(
                     group, call.number, call.name, call.what, place, age_s, _ranges(alike),
                     call.is_over, is_backward,
                 ))  # fmt: skip
     rows.sort(key=lambda row: row.number == 0)  # these are last, if there is room
     return tuple(rows[:MOST_ROWS])
+
+
+def _line(looks: Iterable[asked.Look]) -> tuple[str, bool]:
+    """The line at which a rank is most of the time, and whether it is within a backward pass."""
+    lines = Counter((_cut(look.place), look.is_backward) for look in looks if look.place)
+    return max(lines, key=lines.__getitem__, default=("", False))
 
 
 def _cut(text: str) -> str:

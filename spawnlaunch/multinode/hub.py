@@ -93,12 +93,14 @@ class Hub(phases.Phases):
         line = f"{cause.in_words}; {then}" if cause.kind == "unable" else f"refused: {cause.words}"
         self.net.print_once(line)
 
-    def _miss(self, hello: messages.Hello, cause: failures.Cause, since: float) -> None:
+    def _miss(
+        self, hello: messages.Hello, cause: failures.Cause, counts_as_missing_at: float
+    ) -> None:
         self._not_missing(hello)
         self.missing[hello.launcher_id] = phases.Missing(hello, cause)
         self._missing_ranks[hello.rank] = hello.launcher_id
-        if since > self.now:
-            self._away.set(hello.launcher_id, since)
+        if counts_as_missing_at > self.now:
+            self._away.set(hello.launcher_id, counts_as_missing_at)
 
     def _not_missing(self, hello: messages.Hello) -> None:
         """Remove this launcher, and one with the same node rank, from those that will not come."""

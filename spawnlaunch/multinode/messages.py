@@ -3,6 +3,11 @@
 A record is written as an object of its fields, with its kind under "is". The reader checks each
 field against its annotation. It ignores unknown fields, and missing ones have their default: so a
 field can be added without a new VERSION.
+
+The way of a message to the hub: Member (its rules) -> Link.send -> Connection.send -> Wire.encode
+(JSON and MAC) -> the network -> Connection.turn -> Wire.feed -> Server._received (a stranger's
+first message must be a Hello) -> Hub.connected or Hub.received (the rules). The hub's answer goes
+Hub -> Server.send -> Connection.send, and at the member Link._received -> Member.received.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ class NodeLaunch(observer.Coordinator):
         self._serve: Callable[[], server.Server] | None = None  # the hub, where it may be here
         self._server = self._served(endpoint, settings, launcher_id)
         if self._server:
-            # A hub of this launch that has an earlier port is found first: two launchers have
-            # node rank 0 then, and the later one is refused.
+            # Our member tries the earlier ports too, not our hub's alone. They were taken, perhaps
+            # by the hub of another launcher of this launch: then two have node rank 0, and that
+            # hub refuses ours. Else each would wait for launchers that have gone to the other.
             ports = self._server.port - endpoint.port + 1
             endpoint = endpoint._replace(host=self._server.local_address, ports=ports)
         hello = messages.Hello(

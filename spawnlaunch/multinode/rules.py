@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     AnyRules = TypeVar("AnyRules", bound="Rules")
 
-STRIDE_S = 10.0  # the longest time between two events; during any further time the machine slept
+STRIDE_S = 10.0  # the most that the clock moves between two events: beyond it, the machine slept
 TURN_S = 5.0
 
 
@@ -35,8 +35,8 @@ def event(
 class Rules:
     """The rules of a hub or a member, which take one event after the other.
 
-    Their clock stands while the machine sleeps: so a launcher that was frozen is not late, and does
-    not count others as lost because of that. A clock that goes back does no harm either.
+    Their clock is paused while the machine sleeps: so a launcher that was frozen is not late, and
+    does not count others as lost because of that. A clock that goes back does no harm either.
     """
 
     def __init__(self, clock: Callable[[], float], wake: Callable[[float | None], None]) -> None:

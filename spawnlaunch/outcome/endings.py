@@ -241,8 +241,8 @@ def _last_output(failure: failures.WorkerExit) -> str | None:
     if failure.tail:
         lines = failure.tail.splitlines()
     else:
-        content = reading.end_of_file(failure.stderr, TAIL_BYTES) if failure.stderr else None
-        text, is_all = content or ("", True)
+        path, begin = failure.stderr, failure.stderr_begin
+        text, is_all = (path and reading.end_of_file(path, TAIL_BYTES, begin)) or ("", True)
         lines = text.splitlines()[not is_all :]
     return "\n".join(lines[-TAIL_LINES:]) or None
 

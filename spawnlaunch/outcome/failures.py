@@ -160,6 +160,7 @@ class WorkerExit(records.NamedTuple):
     sent: int  # the last signal that the launcher sent to end it; 0: it ended by itself
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
+    stderr_begin: int = 0  # the bytes that others had written there before
     stdout: str | None = None  # the file that its stdout goes to
     tail: str | None = None  # the last output on its stderr, where that is a pipe of ours
     used: resource.struct_rusage | None = None  # by it and the children that it has waited for

@@ -46,6 +46,7 @@ class Output:
         # With the descriptor that each is shown on.
         self._sources: list[tuple[int, pipes.Source]] = []
         self._stderr: dict[int, pipes.Source] = {}  # by rank
+        self.stderr_begins: dict[int, int] = {}  # by rank: the size of its file as it is started
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         # Ends of pipes for the next worker, by its descriptor.
         self.worker_ends: dict[int, int] = {}
@@ -76,6 +77,10 @@ class Output:
         if self._is_debugged and worker.has_session:  # the terminal is another rank's
             self.worker_ends[0], end = machine.pipe()
             self._silent_ends.append(end)
+        stderr = worker.routes.stderr
+        if stderr.file and stderr.is_redirected:  # an earlier launch may have written there
+            with suppress(OSError):
+                self.stderr_begins[worker.rank] = machine.stat(stderr.file).st_size
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             if not self._goes_through_pipe(worker, fd, route):
                 continue

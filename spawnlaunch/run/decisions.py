@@ -90,7 +90,7 @@ class Decisions:
         self.running, self._host, self._grace_s = running, host, grace_s
         self._failure_grace_s, self._stack_signal = failure_grace_s, stack_signal
         self._foreground, self._is_debugged = foreground, is_debugged
-        self._ends_hung, self._is_hung = ends_hung, False  # and is ended once the stacks are told
+        self._ends_hung, self._is_hung = ends_hung, False  # ended once the stacks are shown
         self.stage = RUNNING
         self.announced_grace_s = grace_s  # the grace as the user is told it
         self.cause: failures.Cause | None = None

@@ -133,9 +133,12 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     files: it could end no worker.
     """
     for call in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
-        number = -call() % (1 << 32)  # "always successful": so no error is looked for
+        # These calls are "always successful", so the C library returns what a filter refuses as a
+        # result, -errno; geteuid's is unsigned.
+        number = -call() % (1 << 32)
         if 0 < number <= MAX_ERRNO:
             raise OSError(number, os.strerror(number), call.__name__)
+    # These raise OSError where a filter refuses them. There is no such child, and signal 0 is none.
     with suppress(ChildProcessError):
         machine.waitpid(machine.getpid(), os.WNOHANG)
     machine.kill(machine.getpid(), 0)

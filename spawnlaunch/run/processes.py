@@ -289,6 +289,7 @@ class Processes:
                 failed_between, sent,
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
+                stderr_begin=self._output.stderr_begins.get(worker.rank, 0),
                 stdout=worker.routes.stdout.file,
                 tail=tail, used=used, is_unreaped=is_unreaped,
                 signalled_at=first.sent_at if first else failures.NEVER,

@@ -50,7 +50,7 @@ class Supervisor:
     ) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
-        # Every grace stands as long as the whole launch is stopped.
+        # Every grace is paused as long as the whole launch is stopped.
         self.loop = events.Loop(
             lambda: self.rules.is_suspended and self.rules.stage != decisions.KILLING
         )
@@ -94,7 +94,7 @@ class Supervisor:
             foreground=frozenset(each.rank for each in workers if not each.has_session),
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self._is_of_several,  # else all nodes' say
+            ends_hung=request.on_hang == "kill" and not self._is_of_several,  # else the hub decides
         )
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)

@@ -235,7 +235,8 @@ class Tree:
                 return True
             if not look(LOOK_S):
                 return False
-            is_over = machine.running_s() > deadline  # of this, a gap was just counted
+            # Only now: `look` has taken a time in which this process could not run off the clock.
+            is_over = machine.running_s() > deadline
         return False
 
     def _names(self) -> str:

@@ -221,7 +221,8 @@ def test_a_stranger_reads_why_and_changes_nothing_and_is_told_of_once(way: str) 
             assert one.with_peer(say(words)).endswith(answer)
             one.until(lambda: not any(stream.is_open for stream in one.server.leaving))
         one.lets_in()
-        (line,) = one.lines
+        # On a busy machine the hub has said by now for whom it waits.
+        (line,) = [line for line in one.lines if "was refused" in line]
         assert line.startswith("a connection from 127.0.0.1 was refused: ")
         assert why in line
 

@@ -10,6 +10,7 @@ import pytest
 from spawnlaunch.outcome import endings
 from spawnlaunch.outcome.endings import TAIL_BYTES, last_words, traceback_in
 from spawnlaunch.outcome.failures import WorkerExit
+from tests.support.launching import launch
 from tests.support.matrix import mostly_full
 from tests.support.watching import launched
 
@@ -74,6 +75,20 @@ def test_a_log_that_is_not_there_or_has_become_a_pipe_says_nothing(tmp_path: Pat
         assert last_words(WorkerExit(0, 0, 1, 1, 0.0, 0.0, (0.0, 0.0), 0, *files)) is None
         if not os.path.exists(files[1]):
             os.mkfifo(files[1])
+
+
+def test_what_an_earlier_launch_left_in_the_same_file_is_not_shown(tmp_path: Path):
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import os, sys\n"
+        "if sys.argv[1:]:\n    raise RuntimeError(sys.argv[1])\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    kept = ("--quiet", "--redirects", "3", "--log-dir", tmp_path / "{rank}", script)
+    assert "RuntimeError: of before" in launch(*kept, "of before").stderr
+    second = launch(*kept)
+    assert "died of SIGKILL" in second.stderr
+    assert "of before" not in second.stderr
 
 
 def test_of_endless_words_the_last_are_told(tmp_path: Path):
