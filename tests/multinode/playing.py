@@ -48,7 +48,7 @@ class Gang(Calls):
 
     def come(self, conn: int, host: str = "", addr: str = "", **more: Any) -> None:
         hello = Hello(host or f"node{conn}", f"{conn}", 1)._replace(**more)
-        self.hub.connected(conn, hello, addr or f"10.0.0.{conn}", local=conn == 0)
+        self.hub.connected(conn, hello, addr or f"10.0.0.{conn}", is_local=conn == 0)
 
     def sleeps(self, seconds: float) -> None:
         """Nobody beats, and the hub does not look."""

@@ -9,7 +9,7 @@ import pytest
 from tests.multinode.playing import AGAIN, THREE, Gang
 
 Says = dict[int, str]  # what launchers are told, in this order
-POD = {**AGAIN, "returns": True}  # or is, by what has made it
+POD = {**AGAIN, "is_restarted_by_manager": True}  # or is, by what has made it
 ONE = {"least": 1, "most": 1}
 
 # Settings, what happens, and what the launchers are told.
@@ -128,7 +128,7 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     ),
     "a hub whose own launcher comes to end ends all that have begun": (
         {"least": 1, "most": 2, "last_call_s": 1},
-        "1 comes; wait 2; 0 comes leaving=15; 1 is idle",
+        "1 comes; wait 2; 0 comes end_signal=15; 1 is idle",
         {1: "start 0/1, stop signal node0, end 143", 0: "begun 1, end 143"},
     ),
     # Launchers that cannot take part

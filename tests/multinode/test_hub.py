@@ -81,8 +81,8 @@ def test_all_hear_why_it_ends(settings: dict[str, Any], events: str, words: str)
 @pytest.mark.parametrize(
     ("settings", "events", "words"),
     [
-        (THREE, "0 comes leaving=15", "to tell 2 of 3 nodes"),
-        (EXPECTED, "0 comes leaving=15", "to tell node1, node2"),
+        (THREE, "0 comes end_signal=15", "to tell 2 of 3 nodes"),
+        (EXPECTED, "0 comes end_signal=15", "to tell node1, node2"),
         ({}, "0 comes; 1 is unable is_restarted=1", "waiting for it, as it is started again"),
         ({"spares": 1, "last_call_s": 100}, "0-2 come; 3 is unable", "another one has its place"),
         (
@@ -163,11 +163,11 @@ def test_what_to_type_is_said_for_each_that_is_lost(before: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "events", "is_over"),
     [
-        (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5", False),
-        (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5; 2 comes", True),
-        ({"least": 4, "most": 4}, "0 comes leaving=15; 1-2 come; wait 5", False),
-        (THREE, "0 comes leaving=15; wait 9", False),
-        (THREE, "0 comes leaving=15; wait 11", True),
+        (THREE, "0 comes end_signal=15; 1 comes; 0-1 close; wait 5", False),
+        (THREE, "0 comes end_signal=15; 1 comes; 0-1 close; wait 5; 2 comes", True),
+        ({"least": 4, "most": 4}, "0 comes end_signal=15; 1-2 come; wait 5", False),
+        (THREE, "0 comes end_signal=15; wait 9", False),
+        (THREE, "0 comes end_signal=15; wait 11", True),
         (AGAIN, "0 comes epoch=1 nodes=2 last=1; 0 is told 15", True),  # it follows another one
         ({}, "0 comes; wait 40; 0 is told 15", True),  # it was waited for long
     ],
