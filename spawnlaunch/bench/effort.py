@@ -65,7 +65,13 @@ class Watch:
         """Stop counting, while the threads and children of the work still exist."""
         assert self._began is not None
         counted = _combined(self._counters(), self._began, -1)
-        counted = counted._replace(cpus=len(self._node_cpus), strayed=_strayed(self._cpus))
+        strayed = ""
+        for task in sysfs.names("/proc/self/task"):
+            mask = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
+            if self._cpus and mask and not cpuset.parse(mask) <= self._cpus:
+                strayed = mask  # of a thread that a library has moved
+                break
+        counted = counted._replace(cpus=len(self._node_cpus), strayed=strayed)
         self.effort = counted if self.effort is None else _combined(counted, self.effort, 1)
 
     def _counters(self) -> Effort:
@@ -156,15 +162,6 @@ def _tasks() -> Iterator[str]:
     for task in threads:
         for child in (sysfs.text(f"{task}/children") or "").split():
             yield from (f"/proc/{child}/task/{i}" for i in sysfs.names(f"/proc/{child}/task"))
-
-
-def _strayed(cpus: cpuset.CpuSet) -> str:
-    """The mask of a thread that may run outside these CPUs, because a library has moved it."""
-    for task in sysfs.names("/proc/self/task"):
-        mask = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
-        if cpus and mask and not cpuset.parse(mask) <= cpus:
-            return mask
-    return ""
 
 
 def as_json(effort: Effort | None) -> dict[str, float | int | str] | None:

@@ -114,7 +114,7 @@ def _announce(
         gathering.name,
         launcher_id,
         nproc=1,
-        rank=gathering.node_rank,
+        given_node_rank=gathering.node_rank,
         port=gathering.port,  # no worker of this one will listen anywhere
         end_signal=signum,
         status=0 if signum else status,

@@ -68,7 +68,11 @@ class Hub(phases.Phases):
         if hello.status:
             return failures.Cause("unable", hello.host, code=hello.status, words=hello.words)
         settings = self.settings
-        same = [*self.nodes.of(("given", hello.rank)).values()] if hello.rank >= 0 else []
+        same = (
+            [*self.nodes.of(("given", hello.given_node_rank)).values()]
+            if hello.given_node_rank >= 0
+            else []
+        )
         if self.phase in (phases.RUNNING, phases.STOPPING) and settings.return_s > 0:
             # One in the same place may be this launcher before a restart: workers may die slowly.
             place = (hello.host, addr)
@@ -105,13 +109,17 @@ class Hub(phases.Phases):
     ) -> None:
         self._expect_again(hello)
         self.will_not_connect[hello.launcher_id] = phases.WillNotConnect(hello, cause)
-        self._not_connecting_by_node_rank[hello.rank] = hello.launcher_id
+        self._not_connecting_by_node_rank[hello.given_node_rank] = hello.launcher_id
         if counts_at > self.now:
             self._may_connect_again.set(hello.launcher_id, counts_at)
 
     def _expect_again(self, hello: messages.Hello) -> None:
         """Remove this launcher, and one with the same node rank, from those that will not come."""
-        same_rank = self._not_connecting_by_node_rank.get(hello.rank, "") if hello.rank >= 0 else ""
+        same_rank = (
+            self._not_connecting_by_node_rank.get(hello.given_node_rank, "")
+            if hello.given_node_rank >= 0
+            else ""
+        )
         for launcher_id in (hello.launcher_id, same_rank):
             self.will_not_connect.pop(launcher_id, None)
             self._may_connect_again.drop(launcher_id)
@@ -150,10 +158,10 @@ class Hub(phases.Phases):
         hello = node.hello
         if self.epoch == 0 and hello.epoch > self.floor:
             for other in list(self.nodes.of(roster.RANKED)):
-                self.nodes.change(other, rank=-1)
+                self.nodes.change(other, node_rank=-1)
             self.size, self.since = min(hello.nodes, self.settings.most), self.now
         if self.epoch == 0 and hello.epoch and hello.epoch >= self.floor:
-            node.rank = hello.last
+            node.node_rank = hello.last_node_rank
         self.nodes.add(conn, node)
         self.floor = max(self.floor, hello.epoch)
         self.restart_count, self.used = (
@@ -178,7 +186,7 @@ class Hub(phases.Phases):
         if self.phase == phases.JOINING:
             if is_certain and not (hello.is_restarted or self._may_return() or node.end_signal):
                 self._expect_no_more(hello, cause, self.now + RETURN_S)
-            if node.rank >= 0:  # the hub waits for this one too
+            if node.node_rank >= 0:  # the hub waits for this one too
                 self._lose_more()
         if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
@@ -256,5 +264,5 @@ def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
     old = node.hello
     if old.launcher_id == hello.launcher_id:
         return True
-    place = (old.host, old.rank, node.addr)
-    return old.boot != hello.boot and place == (hello.host, hello.rank, addr)
+    place = (old.host, old.given_node_rank, node.addr)
+    return old.boot != hello.boot and place == (hello.host, hello.given_node_rank, addr)

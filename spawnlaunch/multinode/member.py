@@ -290,15 +290,15 @@ class Member(rules.Rules):
         """Start the workers of an epoch, if it is later than all epochs before."""
         if self.state == JOINED and start.epoch > self.hello.epoch:
             self.hello = self.hello._replace(
-                epoch=start.epoch, nodes=start.nnodes, last=start.node_rank,
-                restart_count=start.restart_count, used=start.used, launch=start.launch,
+                epoch=start.epoch, nodes=start.nnodes, last_node_rank=start.node_rank,
+                restart_count=start.restart_count, used=start.used, launch_name=start.launch_name,
             )  # fmt: skip
             self.state, self.cause, self._is_silent = RUNNING, None, False
             self.launcher.launch(start)
 
     def _of_begun(self, begun: messages.Begun) -> None:
         if self.state == JOINED and begun.epoch > self.hello.epoch:
-            self.hello = self.hello._replace(last=-1, **begun._asdict())
+            self.hello = self.hello._replace(last_node_rank=-1, **begun._asdict())
 
     def _of_stop(self, stop: messages.Stop) -> None:
         if stop.epoch != self.hello.epoch:

@@ -72,16 +72,16 @@ class Hello(NamedTuple):
     launcher_id: Name  # a name of this launcher alone, the same on all its connections
     nproc: int
     boot: Name = ""  # the machine's boot_id
-    rank: Rank = -1  # node rank, where the user or the manager gave one
+    given_node_rank: Rank = -1  # where the user or the manager gave one
     port: Port = 0  # free, and held for MASTER_PORT
     addr: Name = ""  # this node's address for others, where the user gave one
     epoch: Count = 0  # the highest that it has seen
     nodes: Count = 0  # number of nodes in that epoch
-    last: Rank = -1  # its node rank in that epoch
+    last_node_rank: Rank = -1  # in that epoch
     restart_count: Count = 0  # starts of workers after the first
     used: Count = 0  # restarts used, of those that are allowed
     flags: tuple[tuple[str, str], ...] = ()  # with values; they should be equal on all nodes
-    launch: Name = ""  # the launch that it has been part of
+    launch_name: Name = ""  # the launch that it has been part of
     end_signal: Signal = 0  # the signal to end that it got before it had a hub
     role: str = "default"  # of its workers
     status: Code = 0  # not 0: it cannot take part, and ends with this status
@@ -182,7 +182,7 @@ class Start(NamedTuple):
     master_port: Port
     restart_count: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0
-    launch: Name = ""  # a name that no other launch has
+    launch_name: Name = ""  # no other launch has it
     role_rank: Rank = -1  # of the first worker, among those of its role
     role_size: Count = 0
 

@@ -57,7 +57,7 @@ class NodeLaunch(observer.Coordinator):
         run_id = launch.resolution.world.run_id
         launcher_id = machine.urandom(8).hex()
         settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
-            launch=machine.name_now()
+            launch_name=machine.name_now()
         )
         endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
         self._make_server: Callable[[], server.Server] | None = None  # where the hub may be here
@@ -72,7 +72,7 @@ class NodeLaunch(observer.Coordinator):
             self._name,
             launcher_id,
             len(launch.plan.bindings),
-            rank=gathering.node_rank,
+            given_node_rank=gathering.node_rank,
             port=self._port.port,
             addr=request.local_addr or "",
             role=request.role,
@@ -171,7 +171,7 @@ class NodeLaunch(observer.Coordinator):
         self._world_size = start.world_size
         launch = with_assigned_ranks(self._launch, start, self._port)
         if launch.logs:
-            launch = routes.in_epoch(launch, start.launch)
+            launch = routes.in_epoch(launch, start.launch_name)
         try:
             workers = starting.make_workers(launch, start.restart_count)
             starting.prepare_files(workers, launch.scratch, restart=start.restart_count)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         def print_once(self, line: str) -> None:
             """Print a line at most once; a stranger's Hello can cause it."""
 
-        def start_line(self, rank: int, nproc: int) -> str:
+        def start_line(self, node_rank: int, nproc: int) -> str:
             """The command line that starts a lost launcher again; -1, 0: any of them."""
 
         def compare(self, reports: Sequence[messages.Stacked]) -> None:
@@ -305,12 +305,14 @@ class Phases(rules.Rules):
         if self.settings.is_restarted_by_manager:  # the pods' manager restarts them
             return [words.return_line(limit_s, names)]
         lost_peers = sorted(
-            roster.not_back(self.nodes, self._lost_peers), key=lambda node: node.rank
+            roster.not_back(self.nodes, self._lost_peers), key=lambda node: node.node_rank
         )
-        launchers = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in lost_peers]
+        launchers = [
+            (node.hello.host, node.hello.given_node_rank, node.hello.nproc) for node in lost_peers
+        ]
         return [
-            words.return_line(limit_s, host, self.net.start_line(rank, nproc))
-            for host, rank, nproc in launchers[: failures.MOST_NAMES] or [(names, -1, 0)]
+            words.return_line(limit_s, host, self.net.start_line(node_rank, nproc))
+            for host, node_rank, nproc in launchers[: failures.MOST_NAMES] or [(names, -1, 0)]
         ]
 
     def _not_yet_connected(self) -> tuple[str, ...]:
@@ -388,7 +390,7 @@ class Phases(rules.Rules):
             self.used = used
         settings, nodes = self.settings, self.nodes
         order = roster.chosen(nodes.of(roster.READY), settings.most)
-        self._launch_name = self._launch_name or roster.launch_name(nodes, settings.launch)
+        self._launch_name = self._launch_name or roster.launch_name(nodes, settings.launch_name)
         self.epoch = self.floor = max(self.epoch, self.floor) + 1
         self.restart_count = self.restart_count + 1 if self.epoch > 1 else 0
         self.size = len(order)
@@ -425,7 +427,7 @@ class Phases(rules.Rules):
                 master_port=settings.master_port or leader.hello.port,
                 restart_count=self.restart_count,
                 used=self.used,
-                launch=self._launch_name,
+                launch_name=self._launch_name,
                 role_rank=roles[conn][0],
                 role_size=roles[conn][1],
             )

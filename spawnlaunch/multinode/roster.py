@@ -37,18 +37,18 @@ class Peer:
         self.last_message_at = now
         self.arrival = arrival  # its number in the order of arrival
         self.end_signal = 0  # the signal to end that it got
-        self.rank, self.state = -1, IDLE  # -1: it is a spare, or has just connected
+        self.node_rank, self.state = -1, IDLE  # -1: it is a spare, or has just connected
         self.is_silent = self.has_shown_stacks = False
 
     def groups(self) -> Iterator[object]:
         """Yield the groups that this launcher is in; the keys of its Hello never change."""
         hello, is_busy = self.hello, self.state == BUSY
         yield from (("launcher", hello.launcher_id), ("host", hello.host))
-        yield from (("given", hello.rank), self.state)
+        yield from (("given", hello.given_node_rank), self.state)
         members = (
             (READY, self.state == IDLE and not self.end_signal),
             (LEAVING, self.end_signal),
-            (RANKED, self.rank >= 0),
+            (RANKED, self.node_rank >= 0),
             (SILENT, is_busy and self.is_silent),
             (STACKED, is_busy and self.has_shown_stacks),
             (LOCAL, self.is_local),
@@ -97,10 +97,10 @@ class Nodes(dict[int, Peer]):
             setattr(node, name, value)
         self._enter(conn, node)
 
-    def begin(self, conn: int, rank: int) -> None:
+    def begin(self, conn: int, node_rank: int) -> None:
         """Set the node rank of a launcher for the epoch that begins; -1: it is a spare."""
-        state = BUSY if rank >= 0 else IDLE
-        self.change(conn, rank=rank, state=state, is_silent=False, has_shown_stacks=False)
+        state = BUSY if node_rank >= 0 else IDLE
+        self.change(conn, node_rank=node_rank, state=state, is_silent=False, has_shown_stacks=False)
 
     def _enter(self, conn: int, node: Peer) -> None:
         for group in node.groups():
@@ -131,7 +131,7 @@ def natural(host: str) -> tuple[tuple[int, int, str], ...]:
 
 def _key(node: Peer) -> tuple[object, ...]:
     """Return the sort key of a node without a node rank: its given rank, else its host name."""
-    rank = node.hello.rank if node.hello.rank >= 0 else 2**53
+    rank = node.hello.given_node_rank if node.hello.given_node_rank >= 0 else 2**53
     return rank, natural(node.hello.host), node.arrival
 
 
@@ -141,14 +141,15 @@ def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
     A node of the last epoch keeps its node rank, and one that comes back gets the rank that its
     user gave; the others get the free ones.
     """
-    order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
+    by_rank = sorted(here, key=lambda c: (here[c].node_rank < 0, here[c].node_rank, _key(here[c])))
+    order = by_rank[:most]
     place: dict[int, int] = {}
     for conn in order:
-        if 0 <= here[conn].rank < len(order):
-            place.setdefault(here[conn].rank, conn)
+        if 0 <= here[conn].node_rank < len(order):
+            place.setdefault(here[conn].node_rank, conn)
     for conn in order if place else ():  # at the first start the given ranks may have holes
-        if here[conn].rank < 0 and 0 <= here[conn].hello.rank < len(order):
-            place.setdefault(here[conn].hello.rank, conn)
+        if here[conn].node_rank < 0 and 0 <= here[conn].hello.given_node_rank < len(order):
+            place.setdefault(here[conn].hello.given_node_rank, conn)
     placed = set(place.values())
     free_node_ranks = (n for n in range(len(order)) if n not in place)
     rest = sorted((c for c in order if c not in placed), key=lambda c: _key(here[c]))
@@ -159,7 +160,7 @@ def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
 def launch_name(nodes: Mapping[int, Peer], new: str) -> str:
     """The name of the launch: the old one where a node has been part of it, else `new`."""
     hellos = [node.hello for node in nodes.values()]
-    return next((hello.launch for hello in hellos if hello.launch), new)
+    return next((hello.launch_name for hello in hellos if hello.launch_name), new)
 
 
 def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:
@@ -185,7 +186,7 @@ def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], mo
     """Whether a launcher of this host, where all are known, or of this node rank is missing."""
     if expected and (hello.host not in expected or nodes.of(("host", hello.host))):
         return False
-    if 0 <= hello.rank < most and nodes.of(("given", hello.rank)):
+    if 0 <= hello.given_node_rank < most and nodes.of(("given", hello.given_node_rank)):
         return False
     return len(nodes) < most
 
@@ -196,10 +197,10 @@ def refusal(
     """Return why a launcher cannot take part; None: it can. `others` have its node rank."""
     if not 1 <= hello.nproc <= MOST_WORKERS:
         return f"{hello.host} has {hello.nproc} workers; use --nproc N, from 1 to {MOST_WORKERS}"
-    if hello.rank >= most:
+    if hello.given_node_rank >= most:
         return (
-            f"{hello.host} has node rank {hello.rank}, of {most} nodes; use --node-rank N, "
-            f"from 0 to {most - 1}, on each"
+            f"{hello.host} has node rank {hello.given_node_rank}, of {most} nodes; "
+            f"use --node-rank N, from 0 to {most - 1}, on each"
         )
     for flag, value in hello.flags:
         if flag in MUST_AGREE and flags.get(flag, value) != value:
@@ -207,8 +208,8 @@ def refusal(
     for node in others:
         if node.hello.launcher_id != hello.launcher_id:
             return (
-                f"{hello.host} and {node.hello.host} both have node rank {hello.rank}; use "
-                "another --node-rank on each"
+                f"{hello.host} and {node.hello.host} both have node rank "
+                f"{hello.given_node_rank}; use another --node-rank on each"
             )
     return None
 
@@ -234,7 +235,7 @@ def not_back(nodes: Mapping[int, Peer], lost_peers: Iterable[Peer]) -> list[Peer
         for key in _likeness(remaining[n].hello):
             alike.setdefault(key, []).append(n)
     for node in nodes.values():
-        if node.rank < 0 and not node.end_signal:
+        if node.node_rank < 0 and not node.end_signal:
             remaining.pop(_replaced(node.hello, alike, remaining), None)
     return list(remaining.values())
 
@@ -254,7 +255,7 @@ def _replaced(
 
 def _likeness(hello: messages.Hello) -> tuple[object, ...]:
     """The keys by which a newcomer matches a lost launcher, the best match first."""
-    return (hello.rank, hello.host), hello.rank, hello.host, None
+    return (hello.given_node_rank, hello.host), hello.given_node_rank, hello.host, None
 
 
 def not_yet_connected(
@@ -265,7 +266,7 @@ def not_yet_connected(
     if expected:
         hosts = {hello.host for hello in here}
         return tuple(host for host in expected if host not in hosts)
-    ranks = {hello.rank for hello in here}
+    ranks = {hello.given_node_rank for hello in here}
     if ranks and -1 not in ranks:
         return tuple(f"node rank {n}" for n in range(most) if n not in ranks)
     return (f"{most - len(here)} of {most} nodes",) if len(here) < most else ()

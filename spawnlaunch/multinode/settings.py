@@ -54,7 +54,7 @@ class Settings(records.NamedTuple):
     beat_s: float = 5.0
     dead_s: float = 60.0  # without a message, after which a connection counts as lost
     ends_hung: bool = False  # --on-hang kill
-    launch: str = ""  # a name that no other launch has
+    launch_name: str = ""  # no other launch has it
     flags: tuple[tuple[str, str], ...] = ()  # with values; they should be equal on all nodes
 
     @property

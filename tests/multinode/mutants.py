@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant("what was told before it was asked counts no more",
            "multinode.phases:Phases._look_for_hang",
            "self.nodes.change(conn, has_shown_stacks=False)", "pass", 671),
-    Mutant("node ranks stay", "multinode.roster:chosen", "0 <= here[conn].rank < len(order)",
+    Mutant("node ranks stay", "multinode.roster:chosen", "0 <= here[conn].node_rank < len(order)",
            "False",
            7),
     Mutant("a final status", "outcome.failures:used_after",

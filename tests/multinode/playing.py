@@ -109,7 +109,7 @@ class Gang(Calls):
         epoch = self.hub.epoch
         match what:
             case "come":
-                self.come(conn, **({"rank": conn} if "ranked" in plain else {}), **named)
+                self.come(conn, **({"given_node_rank": conn} if "ranked" in plain else {}), **named)
             case "unable":
                 self.come(conn, status=2, words="no script", **named)
             case "close" | "lost":

@@ -46,7 +46,12 @@ def sound(draw: DrawFn, conn: int, kinds: tuple[type[Any], ...]) -> dict[str, An
     if kind is messages.Idle:
         said["outcomes"] = [[conn, draw(st.sampled_from([0, 0, 3]))]]
     if kind is Hello:
-        said |= {"host": f"host{conn}", "launcher_id": f"who{conn}", "nproc": 1, "rank": -1}
+        said |= {
+            "host": f"host{conn}",
+            "launcher_id": f"who{conn}",
+            "nproc": 1,
+            "given_node_rank": -1,
+        }
         said["epoch"] = 0
     if not draw(st.integers(0, 3)):
         name, annotation = draw(st.sampled_from([*kind.__annotations__.items()]))
