@@ -10,7 +10,7 @@ from spawnlaunch.base import cpuset, errors, records, say
 from spawnlaunch.binding import neighbours, picture, placement
 from spawnlaunch.node import cpus
 from spawnlaunch.run import shared_errors
-from spawnlaunch.workers import environment, launches, starting
+from spawnlaunch.workers import environment, launches, routes, starting
 from spawnlaunch.world import identity, meeting
 
 TYPE_CHECKING = False
@@ -144,8 +144,15 @@ def _lines_of_workers(explanation: Explanation) -> Iterator[str]:
     blocks = []
     for worker in explanation.workers:
         changes = environment.changes(worker.environ, explanation.launch.environ)
+        if changes.get("MASTER_PORT") == "0":
+            changes["MASTER_PORT"] = "assigned by the hub"
         variables = (f"    {name}={value}" for name, value in changes.items())
-        blocks.append([f"    {join(worker.command)}", *variables])
+        logs = (
+            f"    {name}: {route.file}"
+            for name, route in zip(routes.FILES.values(), worker.routes, strict=True)
+            if route.file
+        )
+        blocks.append([f"    {join(worker.command)}", *variables, *logs])
     common = [line for line in blocks[0] if all(line in lines for lines in blocks[1:])]
     if len(blocks) > 1:
         yield from ("", "each worker", *common)

@@ -136,7 +136,8 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         yield from scaling(measured, result)
     if empty := [each.workload.name for each in result.measured if not each.taken]:
         yield f"without a sample: {', '.join(empty)}"
-    yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
+    if any(row.comparison.low > 0 for row in results.rows(result)):
+        yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
 
 
 def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]:
