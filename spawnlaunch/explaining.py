@@ -44,7 +44,12 @@ def page(explanation: Explanation) -> str:
         content = as_json(explanation)
         return drawing.picture(content["node"], content["workers"], launch.host)
     if launch.resolution.world.rank > 0 and shared_errors.daemon_of_many(environ):
-        return "\n".join(_lines_of_other_ranks(explanation))
+        node, host = launch.node, launch.host
+        lines = [starting.worker_line(worker, node, host) for worker in explanation.workers]
+        if launch.resolution.world.local_rank == 0:
+            notices = [text for scope, text in launch.notices if scope == say.NODE]
+            lines += [f"warning: {host}: {text}" for text in notices]
+        return "\n".join(lines)
     return "\n".join(_text(explanation, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
 
 
@@ -166,13 +171,3 @@ def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
             if each.value == fact.value:
                 continue
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
-
-
-def _lines_of_other_ranks(explanation: Explanation) -> Iterator[str]:
-    resolution, host = explanation.launch.resolution, explanation.launch.host
-    for worker in explanation.workers:
-        yield starting.worker_line(worker, explanation.launch.node, host)
-    if resolution.world.local_rank == 0:
-        for scope, text in explanation.launch.notices:
-            if scope == say.NODE:
-                yield f"warning: {host}: {text}"
