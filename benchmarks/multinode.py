@@ -62,8 +62,8 @@ class Launcher:
     def __init__(self, crowd: "Crowd", number: int, life: int = 0, nproc: int = 8) -> None:
         self._crowd, self.number, self.life, self._epoch = crowd, number, life, 0
         hello = Hello(
-            f"node{number + 1:05}", f"{number}.{life}", nproc, boot="1", rank=number,
-            port=20000 + number % 40000,
+            f"node{number + 1:05}", f"{number}.{life}", nproc, boot="1",
+            given_node_rank=number, port=20000 + number % 40000,
         )  # fmt: skip
         self.link = Link(crowd.alarms, crowd.endpoint, hello, ENOUGH_S, self)
 

@@ -149,6 +149,10 @@ def _new_directory(task: str) -> Path:
             number += 1
 
 
+# What a run goes on with, besides the weights and the state of the optimizer.
+SAVED = {"identity", "samples", "streams", "log", "longest_save_s", "task", "rng", "progress"}
+
+
 class Saver:
     """Saves and restores one run; every rank calls it at the same steps, and rank 0 writes."""
 
@@ -267,11 +271,16 @@ class Saver:
         return replace(at, best=None, best_step=-1, since_best=0)
 
     def _compare(self, path: Path, training: dict[str, Any]) -> None:
+        if missing := SAVED - set(training):
+            raise shared_refusal(
+                f"{path} has no {min(missing)!r}, as checkpoints of an older version; begin a new "
+                "run with its weights, by --init and another --out"
+            )
         saved = training["identity"]
         for name, value in self.identity.items():
-            if saved[name] != value:
+            if saved.get(name) != value:
                 raise shared_refusal(
-                    f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
+                    f"{path} is of another run: its {name} is {saved.get(name)!r} and yours is "
                     f"{value!r}; use what it was, or another --out"
                 )
         if other := checks.difference(training["samples"], self.samples):

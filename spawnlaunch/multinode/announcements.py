@@ -34,7 +34,6 @@ FIELDS = frozenset((
 ))  # fmt: skip
 
 NOTE_S = 1.0  # an announcement that takes longer is printed
-TURN_S = 0.25
 
 
 def announce(
@@ -110,14 +109,14 @@ def _announce(
             hub.hub.end_unmet(cause)
             _turn_until(loop, lambda: hub.is_over)
             hub.close()
-            return hub.hub.late <= 0
+            return hub.hub.unconnected_count <= 0
     hello = messages.Hello(
         gathering.name,
         launcher_id,
         nproc=1,
-        rank=gathering.node_rank,
+        given_node_rank=gathering.node_rank,
         port=gathering.port,  # no worker of this one will listen anywhere
-        leaving=signum,
+        end_signal=signum,
         status=0 if signum else status,
         words=words,
         is_restarted=gathering.is_restarted,
@@ -130,12 +129,12 @@ def _announce(
 
 
 def _turn_until(loop: events.Loop, is_over: Callable[[], bool]) -> None:
-    from spawnlaunch.multinode import phases
+    from spawnlaunch.multinode import link, phases
 
     # A stopped launcher has still to tell the hub.
     end = machine.running_s() + 2 * phases.NEAR_S
     while not is_over() and machine.running_s() < end:
-        loop.turn(TURN_S)
+        loop.turn(link.TURN_S)
 
 
 class Sender:

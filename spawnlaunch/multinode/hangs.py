@@ -24,12 +24,12 @@ MOST_LINES = 16  # of the roll of all nodes
 class HangOfAll(silence.HangHelp):
     """Reports that all ranks of this node are silent, and that one is not any more."""
 
-    _is_quiet = False
+    _is_silent = False
     _stacks_until = 0.0  # earlier output was the stacks; by machine.running_s
 
     def resumed(self) -> None:
         super().resumed()
-        self._is_quiet = False
+        self._is_silent = False
 
     def _on_roll_called(self) -> None:
         """Note that the output until now was the stacks, and none of the ranks' own."""
@@ -51,18 +51,18 @@ class HangOfAll(silence.HangHelp):
         self._output.say(lines)
 
     def _listen(self) -> None:
-        quiet_s = self._silent_s()
-        were_stacks = self._is_quiet and (
-            self.roll_call.is_busy or machine.running_s() - quiet_s <= self._stacks_until
+        silent_s = self._silent_s()
+        were_stacks = self._is_silent and (
+            self.roll_call.is_busy or machine.running_s() - silent_s <= self._stacks_until
         )
-        is_quiet = were_stacks or quiet_s >= self._limit_s
-        if is_quiet:
+        is_silent = were_stacks or silent_s >= self._limit_s
+        if is_silent:
             self._loop.alarm(self._listen, LOOK_S)
         else:
-            self._schedule_look(quiet_s)
-        if is_quiet != self._is_quiet:
-            self._is_quiet = is_quiet
-            self._supervisor.silent(is_quiet)
+            self._schedule_look(silent_s)
+        if is_silent != self._is_silent:
+            self._is_silent = is_silent
+            self._supervisor.silent(is_silent)
 
 
 def where_rows_of(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:

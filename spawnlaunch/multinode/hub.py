@@ -32,12 +32,17 @@ class Hub(phases.Phases):
     def end_unmet(self, cause: failures.Cause) -> None:
         """End the launch as this hub's own launcher cannot take part, and tell all launchers."""
         self.phase, self.cause, self.status = phases.ENDED, cause, cause.status()
-        self.late, self._until = self.settings.total - 1, self.now + phases.NEAR_S
+        self.unconnected_count, self._until = (
+            self.settings.most_launchers - 1,
+            self.now + phases.NEAR_S,
+        )
 
     # Launchers connect and disconnect
 
     @event
-    def connected(self, conn: int, hello: messages.Hello, addr: str, local: bool = False) -> None:
+    def connected(
+        self, conn: int, hello: messages.Hello, addr: str, is_local: bool = False
+    ) -> None:
         """Handle a launcher's Hello on a new connection: let the launcher in, or refuse it.
 
         `addr` is the address that the launcher connected from.
@@ -56,19 +61,23 @@ class Hub(phases.Phases):
             self.net.dismiss(conn)
             self._count_out(hello, cause)
         else:
-            self._let_in(conn, roster.Peer(hello, addr, local, self.now, self._arrivals))
+            self._let_in(conn, roster.Peer(hello, addr, is_local, self.now, self._arrivals))
 
     def _unfit(self, hello: messages.Hello, addr: str) -> failures.Cause | None:
         """Return why a launcher cannot be a member, by its own message or its flags; else None."""
         if hello.status:
             return failures.Cause("unable", hello.host, code=hello.status, words=hello.words)
         settings = self.settings
-        same = [*self.nodes.of(("given", hello.rank)).values()] if hello.rank >= 0 else []
+        same = (
+            [*self.nodes.of(("given", hello.given_node_rank)).values()]
+            if hello.given_node_rank >= 0
+            else []
+        )
         if self.phase in (phases.RUNNING, phases.STOPPING) and settings.return_s > 0:
             # One in the same place may be this launcher before a restart: workers may die slowly.
             place = (hello.host, addr)
             same = [other for other in same if (other.hello.host, other.addr) != place]
-        why = roster.refusal(hello, same, settings.total, dict(settings.flags))
+        why = roster.refusal(hello, same, settings.most_launchers, dict(settings.flags))
         if why is None:
             return None
         return failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why)
@@ -79,10 +88,12 @@ class Hub(phases.Phases):
         A launcher with a node rank that another one has may have been started twice: its refusal
         ends nothing.
         """
-        is_awaited = roster.is_awaited(hello, self.nodes, self._expected, self.settings.total)
+        is_awaited = roster.is_awaited(
+            hello, self.nodes, self._expected, self.settings.most_launchers
+        )
         is_final = is_awaited and not (hello.is_restarted or self._may_return())
         if is_final and self.phase != phases.RUNNING:
-            self._miss(hello, cause, self.now)
+            self._expect_no_more(hello, cause, self.now)
             if self._is_impossible():
                 return  # the line at the launch's end says so
         then = "nobody waits for it, as another one has its place"
@@ -93,21 +104,25 @@ class Hub(phases.Phases):
         line = f"{cause.in_words}; {then}" if cause.kind == "unable" else f"refused: {cause.words}"
         self.net.print_once(line)
 
-    def _miss(
-        self, hello: messages.Hello, cause: failures.Cause, counts_as_missing_at: float
+    def _expect_no_more(
+        self, hello: messages.Hello, cause: failures.Cause, counts_at: float
     ) -> None:
-        self._not_missing(hello)
-        self.missing[hello.launcher_id] = phases.Missing(hello, cause)
-        self._missing_ranks[hello.rank] = hello.launcher_id
-        if counts_as_missing_at > self.now:
-            self._away.set(hello.launcher_id, counts_as_missing_at)
+        self._expect_again(hello)
+        self.will_not_connect[hello.launcher_id] = phases.WillNotConnect(hello, cause)
+        self._not_connecting_by_node_rank[hello.given_node_rank] = hello.launcher_id
+        if counts_at > self.now:
+            self._may_connect_again.set(hello.launcher_id, counts_at)
 
-    def _not_missing(self, hello: messages.Hello) -> None:
+    def _expect_again(self, hello: messages.Hello) -> None:
         """Remove this launcher, and one with the same node rank, from those that will not come."""
-        same_rank = self._missing_ranks.get(hello.rank, "") if hello.rank >= 0 else ""
+        same_rank = (
+            self._not_connecting_by_node_rank.get(hello.given_node_rank, "")
+            if hello.given_node_rank >= 0
+            else ""
+        )
         for launcher_id in (hello.launcher_id, same_rank):
-            self.missing.pop(launcher_id, None)
-            self._away.drop(launcher_id)
+            self.will_not_connect.pop(launcher_id, None)
+            self._may_connect_again.drop(launcher_id)
 
     def _let_in(self, conn: int, node: roster.Peer) -> None:
         hello, settings = node.hello, self.settings
@@ -115,22 +130,22 @@ class Hub(phases.Phases):
         for fence in self._fences_of.get(hello.host, ()):
             if _ends(node, fence):
                 self.fences.drop(fence)
-        self._not_missing(hello)
+        self._expect_again(hello)
         self._learn(conn, node)
         differs = roster.differences(hello, dict(settings.flags))
         if differs:
             self.net.print_once(words.differing(hello.host, differs))
-        rules = settings.for_members()
-        self.net.send(conn, messages.Welcome(differs=differs, **rules))
+        welcome_fields = settings.for_members()
+        self.net.send(conn, messages.Welcome(differs=differs, **welcome_fields))
         if self._begun and self.phase != phases.ENDED:
             self.net.send(conn, self._begun)
         if self.phase == phases.ENDED:
-            self.net.send(conn, messages.End(self.status, self.cause, self.total))
-            self.late -= 1
-            if self.late >= 0:
+            self.net.send(conn, messages.End(self.status, self.cause, self.restart_count))
+            self.unconnected_count -= 1
+            if self.unconnected_count >= 0:
                 self.net.linger()
-        if hello.leaving:
-            self._signalled(conn, messages.Signalled(hello.leaving))
+        if hello.end_signal:
+            self._signalled(conn, messages.Signalled(hello.end_signal))
 
     def _learn(self, conn: int, node: roster.Peer) -> None:
         """Take over the epoch and restart counters from a member of an earlier hub.
@@ -140,13 +155,16 @@ class Hub(phases.Phases):
         hello = node.hello
         if self.epoch == 0 and hello.epoch > self.floor:
             for other in list(self.nodes.of(roster.RANKED)):
-                self.nodes.change(other, rank=-1)
+                self.nodes.change(other, node_rank=-1)
             self.size, self.since = min(hello.nodes, self.settings.most), self.now
         if self.epoch == 0 and hello.epoch and hello.epoch >= self.floor:
-            node.rank = hello.last
+            node.node_rank = hello.last_node_rank
         self.nodes.add(conn, node)
         self.floor = max(self.floor, hello.epoch)
-        self.total, self.used = max(self.total, hello.total), max(self.used, hello.used)
+        self.restart_count, self.used = (
+            max(self.restart_count, hello.restart_count),
+            max(self.used, hello.used),
+        )
 
     @event
     def disconnected(self, conn: int, is_certain: bool) -> None:
@@ -160,12 +178,12 @@ class Hub(phases.Phases):
     def _lose(self, conn: int, is_certain: bool) -> None:
         """Remove a lost member; if its workers ran, fence its host and stop the epoch."""
         node = self.nodes.remove(conn)
-        self._holes.append(node)
+        self._lost_peers.append(node)
         hello, cause = node.hello, failures.Cause("lost", node.hello.host)
         if self.phase == phases.JOINING:
-            if is_certain and not (hello.is_restarted or self._may_return() or node.leaving):
-                self._miss(hello, cause, self.now + RETURN_S)
-            if node.rank >= 0:  # the hub waits for this one too
+            if is_certain and not (hello.is_restarted or self._may_return() or node.end_signal):
+                self._expect_no_more(hello, cause, self.now + RETURN_S)
+            if node.node_rank >= 0:  # the hub waits for this one too
                 self._lose_more()
         if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
@@ -203,10 +221,10 @@ class Hub(phases.Phases):
     def _signalled(self, conn: int, signalled: messages.Signalled) -> None:
         """Handle a launcher's signal to end; after a second one no node waits for the grace."""
         node, number = self.nodes[conn], signalled.number
-        self.nodes.change(conn, leaving=node.leaving or number)
+        self.nodes.change(conn, end_signal=node.end_signal or number)
         cause = failures.Cause("signal", node.hello.host, code=-number)
         # A signal to a spare stops nothing: only the spare leaves.
-        if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.local):
+        if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.is_local):
             self._stop(cause)
         if signalled.is_second and self.phase == phases.STOPPING and not self._is_hurried:
             self._is_hurried = True
@@ -232,9 +250,9 @@ class Hub(phases.Phases):
             case messages.Silent():
                 if not message.is_silent:
                     self.stacks_at = None
-                nodes.change(conn, silent=message.is_silent)
+                nodes.change(conn, is_silent=message.is_silent)
             case messages.Stacked():
-                nodes.change(conn, stacked=True)
+                nodes.change(conn, has_shown_stacks=True)
                 self.stack_reports[conn] = message
 
 
@@ -243,8 +261,8 @@ def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
     old = node.hello
     if old.launcher_id == hello.launcher_id:
         return True
-    place = (old.host, old.rank, node.addr)
-    return old.boot != hello.boot and place == (hello.host, hello.rank, addr)
+    place = (old.host, old.given_node_rank, node.addr)
+    return old.boot != hello.boot and place == (hello.host, hello.given_node_rank, addr)
 
 
 def _ends(node: roster.Peer, fence: phases.Fence) -> bool:

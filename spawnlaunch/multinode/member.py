@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
 DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
 
-NAMING_S = 10.0  # between two lines about a hub that is not found
-FIRST_S = 5.0  # before the first of these
 WORD_S = 5.0  # in which a launcher tries to tell the hub of its signal, before it ends
 SOON_S, RARELY_S = 0.05, 1.0  # between attempts to connect: at first, at most
 
@@ -84,7 +82,7 @@ class Member(rules.Rules):
         self.hello = hello  # the Hello of the next connection
         self._join_s, self.link, self.launcher, self._place = join_s, link, launcher, place
         self.state = SEEKING
-        self._rules = messages.Welcome()  # the hub's settings
+        self._hub_settings = messages.Welcome()  # the hub's settings
         self.since = failures.NEVER  # when it began to seek
         self._retry = failures.NEVER  # when to connect next, if it is not connecting
         self._wait_s, self._why = SOON_S, ""  # before the next attempt; why the last one failed
@@ -92,8 +90,10 @@ class Member(rules.Rules):
         self.last_message_at = 0.0  # when the hub's last message came
         self._beat, self._number = 0.0, 0  # time and number of the last beat that was sent
         self._trip_s = 0.0  # the shortest round trip
-        self.leaving = 0  # the signal that the launcher got
-        self._leaving_since = 0.0  # when it got that signal, or last connected to a hub or lost one
+        self.end_signal = 0  # the signal that the launcher got
+        self._end_signal_since = (
+            0.0  # when it got that signal, or last connected to a hub or lost one
+        )
         self.cause: failures.Cause | None = None
         self._end: messages.End | None = None  # came while workers ran
         self._is_silent = False
@@ -115,11 +115,11 @@ class Member(rules.Rules):
         if self.state in (SEEKING, GREETING):
             yield self._retry
             yield self._names_next_at
-            if self.leaving and self.state == GREETING:
-                yield self._leaving_since + WORD_S
+            if self.end_signal and self.state == GREETING:
+                yield self._end_signal_since + WORD_S
         elif self.state != FENCED:
-            yield self._beat + self._rules.beat_s
-            yield self.last_message_at + self._rules.dead_s
+            yield self._beat + self._hub_settings.beat_s
+            yield self.last_message_at + self._hub_settings.dead_s
 
     def _exit(self, status: int, cause: failures.Cause | None) -> None:
         self.link.close()
@@ -129,7 +129,7 @@ class Member(rules.Rules):
     def _leave(self) -> None:
         """End with the status of the signal that this launcher got."""
         self._exit(
-            128 + self.leaving, failures.Cause("signal", self.hello.host, code=-self.leaving)
+            128 + self.end_signal, failures.Cause("signal", self.hello.host, code=-self.end_signal)
         )
 
     def _stop(self, cause: failures.Cause, grace_s: float) -> None:
@@ -148,7 +148,7 @@ class Member(rules.Rules):
         """Send the Hello on a new connection, on which both ends have proved themselves."""
         self.link.send(self.hello)
         self.state = GREETING
-        self.last_message_at = self._beat = self._leaving_since = self.now
+        self.last_message_at = self._beat = self._end_signal_since = self.now
 
     @rules.event
     def unlinked(self, why: str = "", is_final: bool = False, is_nobody: bool = False) -> None:
@@ -168,8 +168,14 @@ class Member(rules.Rules):
             self._fence()
 
     def _on_no_hub(self, is_nobody: bool) -> None:
-        may_return = self._rules.return_s > 0 if self.hello.epoch else self._rules.returns
-        if self.leaving and self.now >= self._leaving_since + WORD_S:  # there is no hub to tell
+        may_return = (
+            self._hub_settings.return_s > 0
+            if self.hello.epoch
+            else self._hub_settings.is_restarted_by_manager
+        )
+        if (
+            self.end_signal and self.now >= self._end_signal_since + WORD_S
+        ):  # there is no hub to tell
             self._leave()
         elif is_nobody and self.cause and not may_return:  # the hub has ended
             self._exit(failures.LOST, self.cause)
@@ -179,7 +185,7 @@ class Member(rules.Rules):
 
     def _seek(self) -> None:
         self.state, self.since, self._wait_s = SEEKING, self.now, SOON_S
-        self._names_next_at = self.now + FIRST_S
+        self._names_next_at = self.now + rules.FIRST_NAMING_S
         self._connect()
 
     def _connect(self) -> None:
@@ -189,18 +195,22 @@ class Member(rules.Rules):
     @property
     def _seeks_s(self) -> float:
         """The seconds that it seeks the hub: its first one, or one that was lost after an epoch."""
-        return self._rules.return_s if self.hello.epoch else self._join_s
+        return self._hub_settings.return_s if self.hello.epoch else self._join_s
 
     def _seek_on(self) -> None:
         """Give up seeking, or connect, if the time for that has come."""
         if self.now >= self.since + self._seeks_s:  # in GREETING too: a frozen hub accepts
             self._exit(failures.LOST, self._why_no_hub())
-        elif self.leaving and self.state == GREETING and self.now >= self._leaving_since + WORD_S:
+        elif (
+            self.end_signal
+            and self.state == GREETING
+            and self.now >= self._end_signal_since + WORD_S
+        ):
             self._leave()
         elif self.now >= self._retry:
             self._connect()
         if self.now >= self._names_next_at and self.state in (SEEKING, GREETING):
-            self._names_next_at = self.now + NAMING_S
+            self._names_next_at = self.now + rules.NAMING_S
             self.launcher.seek_hub(self._why, self.since + self._seeks_s - self.now)
 
     def _why_no_hub(self) -> failures.Cause:
@@ -211,9 +221,9 @@ class Member(rules.Rules):
         return failures.Cause("absent", words=hub)
 
     def _keep_in_touch(self) -> None:
-        if self.now >= self.last_message_at + self._rules.dead_s:
+        if self.now >= self.last_message_at + self._hub_settings.dead_s:
             self._fence()
-        elif self.now >= self._beat + self._rules.beat_s:
+        elif self.now >= self._beat + self._hub_settings.beat_s:
             self._beat, self._number = self.now, self._number + 1
             self.link.send(messages.Beat(self._number))
 
@@ -222,7 +232,7 @@ class Member(rules.Rules):
         before, self.state = self.state, FENCED
         self.cause = failures.Cause("lost", words="the hub")
         if before == RUNNING:
-            self.launcher.halt(self.cause, self._rules.failure_grace_s)
+            self.launcher.halt(self.cause, self._hub_settings.failure_grace_s)
         if before in (RUNNING, STOPPING):
             self.launcher.print_line("the hub is lost: ending the workers")
         else:
@@ -234,16 +244,16 @@ class Member(rules.Rules):
 
         Before the first epoch a hub that is out of reach may wait for this launcher.
         """
-        if self.hello.epoch and not self._rules.return_s:
+        if self.hello.epoch and not self._hub_settings.return_s:
             self._exit(failures.LOST, self.cause)
-        elif self.hello.epoch and self.leaving:
+        elif self.hello.epoch and self.end_signal:
             self._leave()
         else:
             self.link.close()
             if self.hello.epoch:
                 self.launcher.await_hub(self._seeks_s)
-            self.hello = self.hello._replace(leaving=self.leaving)
-            self._leaving_since = self.now
+            self.hello = self.hello._replace(end_signal=self.end_signal)
+            self._end_signal_since = self.now
             self._seek()
 
     # Messages of the hub
@@ -265,12 +275,12 @@ class Member(rules.Rules):
                 self.launcher.print_line(words.differing("this node", welcome.differs))
             self._trip_s = self.now - self._beat  # since the Hello
             self.state, self.cause = JOINED, None
-            self._rules, self._join_s = welcome, welcome.join_s
+            self._hub_settings, self._join_s = welcome, welcome.join_s
 
     def _of_waiting(self, waiting: messages.Waiting) -> None:
         names, limit_s = waiting.names, waiting.return_s
         line = words.waiting(names, self._place, waiting.left_s)
-        self.launcher.print_line(words.returns(limit_s, names) if limit_s else line)
+        self.launcher.print_line(words.return_line(limit_s, names) if limit_s else line)
 
     def _of_refused(self, refused: messages.Refused) -> None:
         if self.state == GREETING:
@@ -280,15 +290,15 @@ class Member(rules.Rules):
         """Start the workers of an epoch, if it is later than all epochs before."""
         if self.state == JOINED and start.epoch > self.hello.epoch:
             self.hello = self.hello._replace(
-                epoch=start.epoch, nodes=start.nnodes, last=start.node_rank, total=start.total,
-                used=start.used, launch=start.launch,
+                epoch=start.epoch, nodes=start.nnodes, last_node_rank=start.node_rank,
+                restart_count=start.restart_count, used=start.used, launch_name=start.launch_name,
             )  # fmt: skip
             self.state, self.cause, self._is_silent = RUNNING, None, False
             self.launcher.launch(start)
 
     def _of_begun(self, begun: messages.Begun) -> None:
         if self.state == JOINED and begun.epoch > self.hello.epoch:
-            self.hello = self.hello._replace(last=-1, **begun._asdict())
+            self.hello = self.hello._replace(last_node_rank=-1, **begun._asdict())
 
     def _of_stop(self, stop: messages.Stop) -> None:
         if stop.epoch != self.hello.epoch:
@@ -305,7 +315,7 @@ class Member(rules.Rules):
 
     def _of_end(self, end: messages.End) -> None:
         if self.state == RUNNING:
-            self._stop(end.cause or failures.Cause("lost"), self._rules.failure_grace_s)
+            self._stop(end.cause or failures.Cause("lost"), self._hub_settings.failure_grace_s)
         if self.state == STOPPING:
             self._end = end
         else:
@@ -329,24 +339,27 @@ class Member(rules.Rules):
     def signalled(self, number: int) -> None:
         """Handle a signal to this launcher that ends the launch; the hub decides for all nodes."""
         self.link.hurry()
-        is_second, self.leaving = self.leaving > 0, self.leaving or number
+        is_second, self.end_signal = self.end_signal > 0, self.end_signal or number
         cause = failures.Cause("signal", self.hello.host, code=-number)
         if self.state in (SEEKING, GREETING):
             self._signalled_early(is_second)
             return
         self.link.send(messages.Signalled(number, is_second))
         if self.state == RUNNING:
-            self._stop(cause, self._rules.grace_s)
+            self._stop(cause, self._hub_settings.grace_s)
         elif is_second and self.state in (STOPPING, FENCED):
             self.launcher.halt(cause, 0.0)
 
     def _signalled_early(self, is_second: bool) -> None:
         """Tell a hub that can be reached of the signal, as all nodes would wait for this one."""
-        self._leaving_since, self.hello = self.now, self.hello._replace(leaving=self.leaving)
+        self._end_signal_since, self.hello = (
+            self.now,
+            self.hello._replace(end_signal=self.end_signal),
+        )
         if is_second:
             self._leave()
         elif self.state == GREETING:
-            self.link.send(messages.Signalled(self.leaving))
+            self.link.send(messages.Signalled(self.end_signal))
         elif self._retry < failures.NEVER:
             self._connect()
 
@@ -383,11 +396,11 @@ class Member(rules.Rules):
             self.link.send(messages.Idle(epoch, port, outcomes))
 
     @rules.event
-    def quiet(self, is_so: bool) -> None:
+    def report_silence(self, is_silent: bool) -> None:
         """Report to the hub that all workers are silent, or that one writes again."""
-        if self.state == RUNNING and is_so != self._is_silent:
-            self._is_silent = is_so
-            self.link.send(messages.Silent(self.hello.epoch, is_so))
+        if self.state == RUNNING and is_silent != self._is_silent:
+            self._is_silent = is_silent
+            self.link.send(messages.Silent(self.hello.epoch, is_silent))
 
     @rules.event
     def stacks_shown(

@@ -72,17 +72,17 @@ class Hello(NamedTuple):
     launcher_id: Name  # a name of this launcher alone, the same on all its connections
     nproc: int
     boot: Name = ""  # the machine's boot_id
-    rank: Rank = -1  # node rank, where the user or the manager gave one
+    given_node_rank: Rank = -1  # where the user or the manager gave one
     port: Port = 0  # free, and held for MASTER_PORT
     addr: Name = ""  # this node's address for others, where the user gave one
     epoch: Count = 0  # the highest that it has seen
     nodes: Count = 0  # number of nodes in that epoch
-    last: Rank = -1  # its node rank in that epoch
-    total: Count = 0  # starts of workers after the first
+    last_node_rank: Rank = -1  # in that epoch
+    restart_count: Count = 0  # starts of workers after the first
     used: Count = 0  # restarts used, of those that are allowed
     flags: tuple[tuple[str, str], ...] = ()  # with values; they should be equal on all nodes
-    launch: Name = ""  # the launch that it has been part of
-    leaving: Signal = 0  # the signal to end that it got before it had a hub
+    launch_name: Name = ""  # the launch that it has been part of
+    end_signal: Signal = 0  # the signal to end that it got before it had a hub
     role: str = "default"  # of its workers
     status: Code = 0  # not 0: it cannot take part, and ends with this status
     words: str = ""  # the reason for that
@@ -147,7 +147,7 @@ class Welcome(NamedTuple):
     """The hub has accepted the Hello; from now on its settings count for this launcher."""
 
     return_s: Seconds = 0.0  # time for a lost hub to come back; 0: it will not
-    returns: bool = False  # a hub lost before the first epoch comes back, too
+    is_restarted_by_manager: bool = False  # a hub lost before the first epoch comes back, too
     beat_s: Seconds = 5.0
     dead_s: Seconds = 60.0
     join_s: Seconds = 600.0
@@ -180,9 +180,9 @@ class Start(NamedTuple):
     world_size: int
     master_addr: Name
     master_port: Port
-    total: int = 0  # TORCHELASTIC_RESTART_COUNT
+    restart_count: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0
-    launch: Name = ""  # a name that no other launch has
+    launch_name: Name = ""  # no other launch has it
     role_rank: Rank = -1  # of the first worker, among those of its role
     role_size: Count = 0
 
@@ -192,7 +192,7 @@ class Begun(NamedTuple):
 
     epoch: int
     nodes: int
-    total: int = 0
+    restart_count: int = 0
     used: int = 0
 
 
@@ -215,7 +215,7 @@ class End(NamedTuple):
 
     status: Code
     cause: Cause | None = None
-    total: int = 0
+    restart_count: int = 0
 
 
 TO_HUB = (Hello, Idle, Done, Failed, Silent, Stacked, Signalled, Beat)

@@ -19,7 +19,7 @@ from functools import partial
 
 from spawnlaunch import output
 from spawnlaunch.base import errors, machine, say, signals
-from spawnlaunch.multinode import announcements, link, messages, words
+from spawnlaunch.multinode import announcements, link, messages, rules, words
 from spawnlaunch.multinode.settings import Settings, settings_of
 from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, observer
@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spawnlaunch.multinode import server
 
-TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
 
 
@@ -58,11 +57,11 @@ class NodeLaunch(observer.Coordinator):
         run_id = launch.resolution.world.run_id
         launcher_id = machine.urandom(8).hex()
         settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
-            launch=machine.name_now()
+            launch_name=machine.name_now()
         )
         endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
-        self._serve: Callable[[], server.Server] | None = None  # the hub, where it may be here
-        self._server = self._served(endpoint, settings, launcher_id)
+        self._make_server: Callable[[], server.Server] | None = None  # where the hub may be here
+        self._server = self._start_hub_if_here(endpoint, settings, launcher_id)
         if self._server:
             # Our member tries the earlier ports too, not our hub's alone. They were taken, perhaps
             # by the hub of another launcher of this launch: then two have node rank 0, and that
@@ -73,7 +72,7 @@ class NodeLaunch(observer.Coordinator):
             self._name,
             launcher_id,
             len(launch.plan.bindings),
-            rank=gathering.node_rank,
+            given_node_rank=gathering.node_rank,
             port=self._port.port,
             addr=request.local_addr or "",
             role=request.role,
@@ -84,7 +83,7 @@ class NodeLaunch(observer.Coordinator):
         self._member, self._place = self._link.member, endpoint.place
         supervisor.add(self)
 
-    def _served(
+    def _start_hub_if_here(
         self, endpoint: link.Endpoint, settings: Settings, launcher_id: str
     ) -> server.Server | None:
         """Start the hub, if this launcher is to have it."""
@@ -95,18 +94,18 @@ class NodeLaunch(observer.Coordinator):
             endpoint = endpoint._replace(ports=1)
         from spawnlaunch.multinode import server  # most launchers have no hub
 
-        room = self._room(settings.total, server.most_connections(settings))
+        room = self._room(settings.most_launchers, server.most_connections(settings))
         try:
             addresses = endpoint.look_up(loop, lambda: self._supervisor.rules.cause is not None)
             if self._supervisor.rules.cause:  # a signal came meanwhile
                 return None
-            self._serve = partial(
+            self._make_server = partial(
                 server.Server, loop, endpoint, settings, launcher_id, self._print_line, room,
                 addresses, partial(start_line, self._launch),
                 lambda reports: self._supervisor.compare(reports, self._world_size),
                 remark=words.place_remark(gathering) or words.same_place(gathering),
             )  # fmt: skip
-            return self._serve()
+            return self._make_server()
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
@@ -149,14 +148,14 @@ class NodeLaunch(observer.Coordinator):
         while not self._is_over and not self._is_launcher_dead:
             start, self._start = self._start, None
             if start is None:
-                loop.turn(TURN_S)
+                loop.turn(rules.TURN_S)
             else:
                 self._run_workers(start)
         while self._server and not self._is_launcher_dead:
             # In another phase it has refused this launcher.
             if self._server.hub.phase != "ended" or self._server.is_over:
                 break
-            loop.turn(TURN_S)
+            loop.turn(rules.TURN_S)
         self._supervisor.drop(self)
         restarted = tuple(self._server.hub.restart_causes) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=restarted)
@@ -172,10 +171,10 @@ class NodeLaunch(observer.Coordinator):
         self._world_size = start.world_size
         launch = with_assigned_ranks(self._launch, start, self._port)
         if launch.logs:
-            launch = routes.in_epoch(launch, start.launch)
+            launch = routes.in_epoch(launch, start.launch_name)
         try:
-            workers = starting.make_workers(launch, start.total)
-            starting.prepare_files(workers, launch.scratch, restart=start.total)
+            workers = starting.make_workers(launch, start.restart_count)
+            starting.prepare_files(workers, launch.scratch, restart=start.restart_count)
         except errors.UsageError as error:
             cause = failures.Cause(
                 "failure", self._name, start.first_rank, errors.WRONG_USE, f"error: {error}"
@@ -233,14 +232,16 @@ class NodeLaunch(observer.Coordinator):
         if self._server:
             return
         gathering = self._gathering
-        if gathering.is_hub is None and self._serve:
+        if gathering.is_hub is None and self._make_server:
             with suppress(OSError):  # its machine is this one
-                self._server = self._serve()
+                self._server = self._make_server()
         line = ""
-        if not gathering.returns:  # else the controller that made the pod starts it again
+        if (
+            not gathering.is_restarted_by_manager
+        ):  # else the controller that made the pod starts it again
             has_rank = gathering.node_rank >= 0 and self._launch.request.rdzv_backend != "c10d"
             line = start_line(self._launch, 0 if has_rank else -1, is_hub=True)
-        self._print_line(words.returns(limit_s, f"the hub at {self._place}", line))
+        self._print_line(words.return_line(limit_s, f"the hub at {self._place}", line))
 
     def exit(self, status: int, cause: failures.Cause | None) -> None:
         self._is_over, self._status, self._cause = True, status, cause
@@ -252,11 +253,11 @@ class NodeLaunch(observer.Coordinator):
 
     def end_requested(self, signum: int) -> None:
         """Send the hub the signal once, and again after a second Ctrl-C."""
-        rules = self._supervisor.rules
-        if rules.stage == decisions.RUNNING:
+        of_node = self._supervisor.rules
+        if of_node.stage == decisions.RUNNING:
             return  # Ctrl-C, for the worker that is debugged
-        is_second = rules.interrupts > 1 and signum == signals.signal.SIGINT
-        if is_second or not self._member.leaving:
+        is_second = of_node.interrupts > 1 and signum == signals.signal.SIGINT
+        if is_second or not self._member.end_signal:
             self._member.signalled(signum)
         if is_second and self._is_over and self._server:
             self._server.close()  # those that have not read the end will not
@@ -267,7 +268,7 @@ class NodeLaunch(observer.Coordinator):
         self._member.worker_failed(messages.Failed(epoch, failure.cause, age_s, failure.early_s))
 
     def silent(self, is_silent: bool) -> None:
-        self._member.quiet(is_silent)
+        self._member.report_silence(is_silent)
 
     def stacks_shown(
         self, report: tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         def print_once(self, line: str) -> None:
             """Print a line at most once; a stranger's Hello can cause it."""
 
-        def start_line(self, rank: int, nproc: int) -> str:
+        def start_line(self, node_rank: int, nproc: int) -> str:
             """The command line that starts a lost launcher again; -1, 0: any of them."""
 
         def compare(self, reports: Sequence[messages.Stacked]) -> None:
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 JOINING, RUNNING, STOPPING, ENDED = "joining", "running", "stopping", "ended"
 
-NAMING_S = 10.0  # between two lines that name the missing launchers
-FIRST_S = 5.0  # before the first of these
 NEWS_S = 1.0  # the same, where more are lost
 MISSED = 5  # beats that do not come before a launcher counts as possibly cut off
 CALL_S = 1.0  # for other launchers to connect, where no more are expected
@@ -75,7 +73,7 @@ class Fence(records.NamedTuple):
     addr: str
 
 
-class Missing(records.NamedTuple):
+class WillNotConnect(records.NamedTuple):
     """A launcher that will not connect, with the reason."""
 
     hello: messages.Hello
@@ -101,24 +99,25 @@ class Phases(rules.Rules):
         self.floor = 0  # the highest epoch that any member has seen
         self._begun: messages.Begun | None = None  # the last; for nodes without a part in it
         self.size = 0  # number of nodes in the last epoch
-        self.total = 0  # starts of workers after the first
+        self.restart_count = 0  # starts of workers after the first
         self.used = 0  # restarts used, of those that are allowed
         self._called = inf  # since when enough launchers are ready
         self._named_at = -inf  # when the missing were named last, and will be next
-        self._names_next_at = self.since + FIRST_S
+        self._names_next_at = self.since + rules.FIRST_NAMING_S
         self._has_news = False  # some lost launchers were not named yet
         self.fences = deadlines.Deadlines()
         self._fences_of: dict[str, list[Fence]] = {}  # by host
-        self.missing: dict[str, Missing] = {}  # since the last epoch began, by launcher
-        self._missing_ranks: dict[int, str] = {}
-        self._away = deadlines.Deadlines()  # of these, launchers that may still connect again
+        # By launcher, since the last epoch began; those lost just now may connect again until then.
+        self.will_not_connect: dict[str, WillNotConnect] = {}
+        self._not_connecting_by_node_rank: dict[int, str] = {}
+        self._may_connect_again = deadlines.Deadlines()
         self._expected = frozenset(settings.expected)
         self.began: float | None = None  # when the first epoch began; the clock counts sleep
         self.cause: failures.Cause | None = None  # of the epoch that ends
         self.failures: tuple[failures.Failure, ...] = ()  # candidates for the first failure
         self.lost_hosts: list[str] = []  # hosts lost since the epoch began
-        self._holes: list[roster.Peer] = []  # launchers lost since the epoch began
-        self._launch = ""  # the launch's name
+        self._lost_peers: list[roster.Peer] = []  # launchers lost since the epoch began
+        self._launch_name = ""  # the launch's name
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.stacks_at: float | None = None  # when the hub last asked for stacks
         self.stack_reports: dict[int, messages.Stacked] = {}  # the answers to that, by connection
@@ -126,13 +125,15 @@ class Phases(rules.Rules):
         self._is_hurried = False  # the members were ordered to end workers without grace
         self.restart_causes: list[failures.Cause] = []  # causes of epochs after which another began
         self.status = 0
-        self.late = 0  # number of launchers that have not connected yet, to be told of the end
+        self.unconnected_count = (
+            0  # of launchers that have not connected yet, to be told of the end
+        )
         self._until = 0.0  # until when the hub waits for them
 
     @property
     def is_over(self) -> bool:
         """Whether the launch has ended, and the hub waits for no launcher that has to be told."""
-        return self.phase == ENDED and (self.late <= 0 or self.now >= self._until)
+        return self.phase == ENDED and (self.unconnected_count <= 0 or self.now >= self._until)
 
     def _times(self) -> Iterator[float]:
         settings = self.settings
@@ -140,7 +141,7 @@ class Phases(rules.Rules):
             yield self.began + settings.timeout_s - self.slept
         yield self.nodes.dead.first()[0]
         if self.phase == JOINING:
-            for each in (self.fences, self.nodes.unsure, self._away):
+            for each in (self.fences, self.nodes.unsure, self._may_connect_again):
                 yield each.first()[0]
             yield from (self._names_next_at, self.since + self._limit_s, self._safe_at)
             yield self._called + self._call_s
@@ -180,7 +181,7 @@ class Phases(rules.Rules):
     def _end(self, cause: failures.Cause | None) -> None:
         """Send the status to all members; no workers run any more."""
         self.status = cause.status(code for _, code in self.outcomes) if cause else 0
-        end = messages.End(self.status, cause, self.total)
+        end = messages.End(self.status, cause, self.restart_count)
         for conn in self.nodes:
             self.net.send(conn, end)
         self._expect()
@@ -193,17 +194,17 @@ class Phases(rules.Rules):
         Without that they would seek a hub until they give up. Only before the first epoch, and not
         where this launcher was a member of another hub: then the others were connected to it, too.
         """
-        settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
+        settings, nodes, no_more = self.settings, self.nodes.values(), self._surely_not_connecting()
         local = self.nodes.of(roster.LOCAL).values()
         until = min(self.now + NEAR_S, self.since + min(YOUNG_S, settings.join_s))
-        late = settings.total - len(nodes) - len(missing)
+        count = settings.most_launchers - len(nodes) - len(no_more)
         was_member = any(node.hello.epoch for node in local)
-        if was_member or self.epoch or late <= 0 or self.now >= until:
+        if was_member or self.epoch or count <= 0 or self.now >= until:
             return
-        self.late, self._until = late, until
-        known = {node.hello.host for node in nodes} | {each.hello.host for each in missing}
+        self.unconnected_count, self._until = count, until
+        known = {node.hello.host for node in nodes} | {each.hello.host for each in no_more}
         names = [host for host in settings.expected if host not in known]
-        names = names or [f"{late} of {settings.total} nodes"]
+        names = names or [f"{count} of {settings.most_launchers} nodes"]
         self.net.print_line(
             f"the launch has ended: waiting up to {until - self.now:.0f} s to tell "
             f"{failures.names(names)}"
@@ -228,19 +229,19 @@ class Phases(rules.Rules):
     def _join(self) -> None:
         if first := self._first_that_ends_all():
             self.outcomes = []
-            self._end(failures.Cause("signal", first.hello.host, code=-first.leaving))
+            self._end(failures.Cause("signal", first.hello.host, code=-first.end_signal))
             return
         self._let_go()
-        for times in (self.fences, self.nodes.unsure, self._away):
+        for times in (self.fences, self.nodes.unsure, self._may_connect_again):
             times.due(self.now)
         if self._is_out_of_time():
             self._end(failures.Cause("timeout"))
         elif self._is_impossible():
             self.outcomes = []
-            self._end(self._missing()[0].cause)
+            self._end(self._surely_not_connecting()[0].cause)
         elif not self._is_enough():
             self._called = inf
-            self._name_absent()
+            self._name_not_yet_connected()
         else:
             self._called = min(self._called, self.now)
             if not self.fences and self._is_time() and not self._may_be_cut_off():
@@ -249,42 +250,50 @@ class Phases(rules.Rules):
     def _first_that_ends_all(self) -> roster.Peer | None:
         """Return a launcher with a signal that ends the launch, the hub's own before others."""
         leaving = self.nodes.of(roster.LEAVING).values()
-        first = min(leaving, key=lambda node: not node.local, default=None)
-        return first if first and (first.local or not self.settings.is_elastic) else None
+        first = min(leaving, key=lambda node: not node.is_local, default=None)
+        return first if first and (first.is_local or not self.settings.is_elastic) else None
 
-    def _missing(self) -> list[Missing]:
+    def _surely_not_connecting(self) -> list[WillNotConnect]:
         """The launchers that will not connect."""
-        return [each for name, each in self.missing.items() if name not in self._away]
+        return [
+            each
+            for name, each in self.will_not_connect.items()
+            if name not in self._may_connect_again
+        ]
 
     @property
-    def _count_missing(self) -> int:
-        return len(self.missing) - len(self._away)
+    def _count_not_connecting(self) -> int:
+        return len(self.will_not_connect) - len(self._may_connect_again)
 
     def _is_impossible(self) -> bool:
         """Whether too few nodes remain for an epoch, as some launchers will not connect."""
-        missing, settings = self._count_missing, self.settings
-        return missing > 0 and max(settings.total - missing, len(self.nodes)) < settings.least
+        count, settings = self._count_not_connecting, self.settings
+        return count > 0 and max(settings.most_launchers - count, len(self.nodes)) < settings.least
 
-    def _name_absent(self) -> None:
+    def _name_not_yet_connected(self) -> None:
         """Name the missing launchers every NAMING_S; end the launch when the limit is over."""
         limit_s = self._limit_s
         if self.now >= self.since + limit_s:
-            names = failures.names(self._absent())
+            names = failures.names(self._not_yet_connected())
             if self.floor:
                 names += f"; nobody has come back within {limit_s:g} s"
             self._end(failures.Cause("absent", words=names))
             return
         if self.now < self._names_next_at:
             return
-        names = failures.names(self._absent())
+        names = failures.names(self._not_yet_connected())
         if self._has_news:
             message = messages.Waiting(names, return_s=limit_s)
-            lines = self._returns(names, limit_s)
+            lines = self._return_lines(names, limit_s)
         else:
             left_s = self.since + limit_s - self.now
             message = messages.Waiting(names, left_s)
             lines = [words.waiting(names, self.net.place, left_s)]
-        self._named_at, self._names_next_at, self._has_news = self.now, self.now + NAMING_S, False
+        self._named_at, self._names_next_at, self._has_news = (
+            self.now,
+            self.now + rules.NAMING_S,
+            False,
+        )
         for conn in self.nodes:
             self.net.send(conn, message)
         for line in lines:
@@ -295,26 +304,32 @@ class Phases(rules.Rules):
         self._has_news = self.epoch > 0
         self._names_next_at = min(self._names_next_at, max(self.now, self._named_at + NEWS_S))
 
-    def _returns(self, names: str, limit_s: float) -> list[str]:
+    def _return_lines(self, names: str, limit_s: float) -> list[str]:
         """The lines about lost launchers, each with the command line that starts it again."""
-        if self.settings.returns:  # the pods' manager restarts them
-            return [words.returns(limit_s, names)]
-        holes = sorted(roster.not_back(self.nodes, self._holes), key=lambda node: node.rank)
-        launchers = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in holes]
+        if self.settings.is_restarted_by_manager:  # the pods' manager restarts them
+            return [words.return_line(limit_s, names)]
+        lost_peers = sorted(
+            roster.not_back(self.nodes, self._lost_peers), key=lambda node: node.node_rank
+        )
+        launchers = [
+            (node.hello.host, node.hello.given_node_rank, node.hello.nproc) for node in lost_peers
+        ]
         return [
-            words.returns(limit_s, host, self.net.start_line(rank, nproc))
-            for host, rank, nproc in launchers[: failures.MOST_NAMES] or [(names, -1, 0)]
+            words.return_line(limit_s, host, self.net.start_line(node_rank, nproc))
+            for host, node_rank, nproc in launchers[: failures.MOST_NAMES] or [(names, -1, 0)]
         ]
 
-    def _absent(self) -> tuple[str, ...]:
+    def _not_yet_connected(self) -> tuple[str, ...]:
         """The names of the missing nodes: the lost ones, where they are known."""
-        holes = roster.not_back(self.nodes, self._holes) if self.epoch else ()
-        hosts = tuple(dict.fromkeys(node.hello.host for node in holes))
-        return hosts or roster.absent(self.nodes, self.settings.expected, self.settings.total)
+        lost_peers = roster.not_back(self.nodes, self._lost_peers) if self.epoch else ()
+        hosts = tuple(dict.fromkeys(node.hello.host for node in lost_peers))
+        return hosts or roster.not_yet_connected(
+            self.nodes, self.settings.expected, self.settings.most_launchers
+        )
 
     def _may_return(self) -> bool:
         """Whether a launcher that is lost now, or cannot be a member, may be started again."""
-        return self.settings.return_s > 0 if self.floor else self.settings.returns
+        return self.settings.return_s > 0 if self.floor else self.settings.is_restarted_by_manager
 
     @property
     def _limit_s(self) -> float:
@@ -338,14 +353,14 @@ class Phases(rules.Rules):
         probably the first: it waits only if a member knows an earlier epoch.
         """
         settings = self.settings
-        if self.epoch or not (settings.returns or self.floor):
+        if self.epoch or not (settings.is_restarted_by_manager or self.floor):
             return 0.0
         return self.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s
 
     def _is_time(self) -> bool:
         """Whether to begin the epoch now, with enough nodes, or to wait for more."""
         ready, settings = len(self.nodes.of(roster.READY)), self.settings
-        if ready >= settings.total:
+        if ready >= settings.most_launchers:
             return True
         are_all_back = self.size > 0 and len(self.nodes.of(roster.RANKED)) >= self.size
         if not are_all_back and self.now < self._safe_at:
@@ -353,7 +368,7 @@ class Phases(rules.Rules):
         is_for_newcomers = self.cause is not None and self.cause.kind == "join"
         if are_all_back and not is_for_newcomers:
             return True
-        enough = settings.total - self._count_missing
+        enough = settings.most_launchers - self._count_not_connecting
         if self.epoch:
             enough = min(enough, settings.most)
         return ready >= enough or self.now >= self._called + self._call_s
@@ -382,12 +397,12 @@ class Phases(rules.Rules):
     def _begin_epoch(self) -> None:
         settings, nodes = self.settings, self.nodes
         order = roster.chosen(nodes.of(roster.READY), settings.most)
-        self._launch = self._launch or roster.launch_name(nodes, settings.launch)
+        self._launch_name = self._launch_name or roster.launch_name(nodes, settings.launch_name)
         self.epoch = self.floor = max(self.epoch, self.floor) + 1
-        self.total = self.total + 1 if self.epoch > 1 else 0
+        self.restart_count = self.restart_count + 1 if self.epoch > 1 else 0
         self.size = len(order)
         workers = self._send_starts(order)
-        self._begun = messages.Begun(self.epoch, self.size, self.total, self.used)
+        self._begun = messages.Begun(self.epoch, self.size, self.restart_count, self.used)
         for conn in sorted(nodes.keys() - set(order)):
             nodes.begin(conn, -1)
             self.net.send(conn, self._begun)
@@ -399,9 +414,9 @@ class Phases(rules.Rules):
         self.began = self.time if self.began is None else self.began
         self.cause = self.stacks_at = None
         self.failures, self.lost_hosts, self._is_hurried = (), [], False
-        self._holes, self.outcomes = [], []
-        self.missing, self._missing_ranks, self._fences_of = {}, {}, {}
-        self._away = deadlines.Deadlines()
+        self._lost_peers, self.outcomes = [], []
+        self.will_not_connect, self._not_connecting_by_node_rank, self._fences_of = {}, {}, {}
+        self._may_connect_again = deadlines.Deadlines()
 
     def _send_starts(self, order: list[int]) -> int:
         """Send each of these nodes its Start; return the number of workers."""
@@ -417,9 +432,9 @@ class Phases(rules.Rules):
                 world_size=firsts[-1],
                 master_addr=settings.master_addr or leader.addr,
                 master_port=settings.master_port or leader.hello.port,
-                total=self.total,
+                restart_count=self.restart_count,
                 used=self.used,
-                launch=self._launch,
+                launch_name=self._launch_name,
                 role_rank=roles[conn][0],
                 role_size=roles[conn][1],
             )
@@ -453,7 +468,7 @@ class Phases(rules.Rules):
         if self.stacks_at is None:
             self.stacks_at, self.stack_reports, self._is_compared = self.now, {}, False
             for conn in list(busy):
-                self.nodes.change(conn, stacked=False)
+                self.nodes.change(conn, has_shown_stacks=False)
                 self.net.send(conn, messages.Stacks(self.epoch))
         elif (
             len(self.nodes.of(roster.STACKED)) == len(busy) or self.now >= self.stacks_at + STACKS_S
@@ -487,7 +502,7 @@ class Phases(rules.Rules):
         """Whether enough nodes may remain for another epoch."""
         settings, leaving = self.settings, self.nodes.of(roster.LEAVING)
         local = self.nodes.of(roster.LOCAL).values()
-        if cause.kind == "timeout" or any(node.leaving for node in local):
+        if cause.kind == "timeout" or any(node.end_signal for node in local):
             return False
         if cause.kind == "signal" or leaving:
             return settings.is_elastic and self._is_enough()
@@ -496,8 +511,8 @@ class Phases(rules.Rules):
     def _let_go(self) -> None:
         """Send an End to launchers that got a signal to end; the others stay members."""
         for conn, node in list(self.nodes.of(roster.LEAVING).items()):
-            signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
-            self.net.send(conn, messages.End(128 + node.leaving, signal, self.total))
+            signal = failures.Cause("signal", node.hello.host, code=-node.end_signal)
+            self.net.send(conn, messages.End(128 + node.end_signal, signal, self.restart_count))
             self.nodes.remove(conn)
 
 

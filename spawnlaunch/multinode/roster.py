@@ -29,29 +29,29 @@ class Peer:
     """A launcher that has sent its Hello."""
 
     def __init__(
-        self, hello: messages.Hello, addr: str, local: bool, now: float, arrival: int
+        self, hello: messages.Hello, addr: str, is_local: bool, now: float, arrival: int
     ) -> None:
         self.hello = hello
         self.addr = addr  # its node's address for others
-        self.local = local  # it is the hub's own launcher
+        self.is_local = is_local  # it is the hub's own launcher
         self.last_message_at = now
         self.arrival = arrival  # its number in the order of arrival
-        self.leaving = 0  # the signal to end that it got
-        self.rank, self.state = -1, IDLE  # -1: it is a spare, or has just connected
-        self.silent = self.stacked = False
+        self.end_signal = 0  # the signal to end that it got
+        self.node_rank, self.state = -1, IDLE  # -1: it is a spare, or has just connected
+        self.is_silent = self.has_shown_stacks = False
 
     def groups(self) -> Iterator[object]:
         """Yield the groups that this launcher is in; the keys of its Hello never change."""
         hello, is_busy = self.hello, self.state == BUSY
         yield from (("launcher", hello.launcher_id), ("host", hello.host))
-        yield from (("given", hello.rank), self.state)
+        yield from (("given", hello.given_node_rank), self.state)
         members = (
-            (READY, self.state == IDLE and not self.leaving),
-            (LEAVING, self.leaving),
-            (RANKED, self.rank >= 0),
-            (SILENT, is_busy and self.silent),
-            (STACKED, is_busy and self.stacked),
-            (LOCAL, self.local),
+            (READY, self.state == IDLE and not self.end_signal),
+            (LEAVING, self.end_signal),
+            (RANKED, self.node_rank >= 0),
+            (SILENT, is_busy and self.is_silent),
+            (STACKED, is_busy and self.has_shown_stacks),
+            (LOCAL, self.is_local),
         )
         yield from (group for group, is_in in members if is_in)
 
@@ -97,10 +97,10 @@ class Nodes(dict[int, Peer]):
             setattr(node, name, value)
         self._enter(conn, node)
 
-    def begin(self, conn: int, rank: int) -> None:
+    def begin(self, conn: int, node_rank: int) -> None:
         """Set the node rank of a launcher for the epoch that begins; -1: it is a spare."""
-        state = BUSY if rank >= 0 else IDLE
-        self.change(conn, rank=rank, state=state, silent=False, stacked=False)
+        state = BUSY if node_rank >= 0 else IDLE
+        self.change(conn, node_rank=node_rank, state=state, is_silent=False, has_shown_stacks=False)
 
     def _enter(self, conn: int, node: Peer) -> None:
         for group in node.groups():
@@ -132,7 +132,7 @@ def _digits(number: str) -> tuple[int, int, str]:
 
 def _key(node: Peer) -> tuple[object, ...]:
     """Return the sort key of a node without a node rank: its given rank, else its host name."""
-    rank = node.hello.rank if node.hello.rank >= 0 else 2**53
+    rank = node.hello.given_node_rank if node.hello.given_node_rank >= 0 else 2**53
     return rank, natural(node.hello.host), node.arrival
 
 
@@ -140,27 +140,28 @@ def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
     """Choose the connections of the nodes for the next epoch, in order of node rank.
 
     A node of the last epoch keeps its node rank, and one that comes back gets the rank that its
-    user gave; the others fill the holes.
+    user gave; the others get the free ones.
     """
-    order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
+    by_rank = sorted(here, key=lambda c: (here[c].node_rank < 0, here[c].node_rank, _key(here[c])))
+    order = by_rank[:most]
     place: dict[int, int] = {}
     for conn in order:
-        if 0 <= here[conn].rank < len(order):
-            place.setdefault(here[conn].rank, conn)
+        if 0 <= here[conn].node_rank < len(order):
+            place.setdefault(here[conn].node_rank, conn)
     for conn in order if place else ():  # at the first start the given ranks may have holes
-        if here[conn].rank < 0 and 0 <= here[conn].hello.rank < len(order):
-            place.setdefault(here[conn].hello.rank, conn)
+        if here[conn].node_rank < 0 and 0 <= here[conn].hello.given_node_rank < len(order):
+            place.setdefault(here[conn].hello.given_node_rank, conn)
     placed = set(place.values())
-    holes = (n for n in range(len(order)) if n not in place)
+    free_node_ranks = (n for n in range(len(order)) if n not in place)
     rest = sorted((c for c in order if c not in placed), key=lambda c: _key(here[c]))
-    place.update(zip(holes, rest, strict=True))
+    place.update(zip(free_node_ranks, rest, strict=True))
     return [place[n] for n in range(len(order))]
 
 
 def launch_name(nodes: Mapping[int, Peer], new: str) -> str:
     """The name of the launch: the old one where a node has been part of it, else `new`."""
     hellos = [node.hello for node in nodes.values()]
-    return next((hello.launch for hello in hellos if hello.launch), new)
+    return next((hello.launch_name for hello in hellos if hello.launch_name), new)
 
 
 def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:
@@ -182,25 +183,25 @@ def roles(nodes: Mapping[int, Peer], order: Iterable[int]) -> dict[int, tuple[in
     return {conn: (first, sizes[nodes[conn].hello.role]) for conn, first in firsts.items()}
 
 
-def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], total: int) -> bool:
+def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], most: int) -> bool:
     """Whether a launcher of this host, where all are known, or of this node rank is missing."""
     if expected and (hello.host not in expected or nodes.of(("host", hello.host))):
         return False
-    if 0 <= hello.rank < total and nodes.of(("given", hello.rank)):
+    if 0 <= hello.given_node_rank < most and nodes.of(("given", hello.given_node_rank)):
         return False
-    return len(nodes) < total
+    return len(nodes) < most
 
 
 def refusal(
-    hello: messages.Hello, others: Iterable[Peer], total: int, flags: Mapping[str, str]
+    hello: messages.Hello, others: Iterable[Peer], most: int, flags: Mapping[str, str]
 ) -> str | None:
     """Return why a launcher cannot take part; None: it can. `others` have its node rank."""
     if not 1 <= hello.nproc <= MOST_WORKERS:
         return f"{hello.host} has {hello.nproc} workers; use --nproc N, from 1 to {MOST_WORKERS}"
-    if hello.rank >= total:
+    if hello.given_node_rank >= most:
         return (
-            f"{hello.host} has node rank {hello.rank}, of {total} nodes; use --node-rank N, "
-            f"from 0 to {total - 1}, on each"
+            f"{hello.host} has node rank {hello.given_node_rank}, of {most} nodes; "
+            f"use --node-rank N, from 0 to {most - 1}, on each"
         )
     for flag, value in hello.flags:
         if flag in MUST_AGREE and flags.get(flag, value) != value:
@@ -208,8 +209,8 @@ def refusal(
     for node in others:
         if node.hello.launcher_id != hello.launcher_id:
             return (
-                f"{hello.host} and {node.hello.host} both have node rank {hello.rank}; use "
-                "another --node-rank on each"
+                f"{hello.host} and {node.hello.host} both have node rank "
+                f"{hello.given_node_rank}; use another --node-rank on each"
             )
     return None
 
@@ -223,19 +224,19 @@ def differences(hello: messages.Hello, flags: Mapping[str, str]) -> tuple[str, .
     )
 
 
-def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
+def not_back(nodes: Mapping[int, Peer], lost_peers: Iterable[Peer]) -> list[Peer]:
     """The lost launchers that no newcomer replaces.
 
     A newcomer replaces a lost launcher of its node rank and host, or of one of the two; else the
     first one.
     """
-    remaining = dict(enumerate(holes))
+    remaining = dict(enumerate(lost_peers))
     alike: dict[object, list[int]] = {}
     for n in reversed(remaining):
         for key in _likeness(remaining[n].hello):
             alike.setdefault(key, []).append(n)
     for node in nodes.values():
-        if node.rank < 0 and not node.leaving:
+        if node.node_rank < 0 and not node.end_signal:
             remaining.pop(_replaced(node.hello, alike, remaining), None)
     return list(remaining.values())
 
@@ -255,16 +256,18 @@ def _replaced(
 
 def _likeness(hello: messages.Hello) -> tuple[object, ...]:
     """The keys by which a newcomer matches a lost launcher, the best match first."""
-    return (hello.rank, hello.host), hello.rank, hello.host, None
+    return (hello.given_node_rank, hello.host), hello.given_node_rank, hello.host, None
 
 
-def absent(nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
+def not_yet_connected(
+    nodes: Mapping[int, Peer], expected: tuple[str, ...], most: int
+) -> tuple[str, ...]:
     """The missing launchers: by host name where all are known, else by given node rank."""
-    here = [node.hello for node in nodes.values() if not node.leaving]
+    here = [node.hello for node in nodes.values() if not node.end_signal]
     if expected:
         hosts = {hello.host for hello in here}
         return tuple(host for host in expected if host not in hosts)
-    ranks = {hello.rank for hello in here}
+    ranks = {hello.given_node_rank for hello in here}
     if ranks and -1 not in ranks:
-        return tuple(f"node rank {n}" for n in range(total) if n not in ranks)
-    return (f"{total - len(here)} of {total} nodes",) if len(here) < total else ()
+        return tuple(f"node rank {n}" for n in range(most) if n not in ranks)
+    return (f"{most - len(here)} of {most} nodes",) if len(here) < most else ()

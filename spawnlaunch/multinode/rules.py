@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     AnyRules = TypeVar("AnyRules", bound="Rules")
 
 STRIDE_S = 10.0  # the most that the clock moves between two events: beyond it, the machine slept
-TURN_S = 5.0
+TURN_S = 5.0  # the longest wait for an event
+NAMING_S = 10.0  # between two lines about launchers, or a hub, that are waited for
+FIRST_NAMING_S = 5.0  # before the first of these
 
 
 def event(

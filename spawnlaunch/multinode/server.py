@@ -42,7 +42,7 @@ LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, er
 
 def most_connections(settings: Settings) -> int:
     """The largest number of connections that a hub has at a time."""
-    return MOST_STRANGERS + MOST_MEMBERS + 3 * settings.total
+    return MOST_STRANGERS + MOST_MEMBERS + 3 * settings.most_launchers
 
 
 class Server:
@@ -79,7 +79,7 @@ class Server:
         self._addresses: dict[int, str] = {}
         self._strangers: dict[int, Callable[[], None]] = {}  # with the call at the end of PROVE_S
         self._printed: set[Hashable] = set()  # keys of lines about strangers, each printed once
-        self.leaving: list[Connection] = []  # refused, and still reading the reason
+        self.refused_connections: list[Connection] = []  # they still read the reason
         self._is_paused = False
         self._count = 0
         self._listener: socket.socket | None = _listen(endpoint, addresses)
@@ -126,12 +126,14 @@ class Server:
 
     def _take(self, sock: socket.socket, address: str) -> None:
         """Take a stranger's new connection, which has PROVE_S for its Hello. Raises OSError."""
-        most = min(self._room - self.members, MOST_STRANGERS + self.hub.settings.total)
-        if len(self._strangers) + len(self.leaving) >= most:
-            self.leaving = [stream for stream in self.leaving if stream.is_open]
-        if len(self._strangers) + len(self.leaving) >= most:
+        most = min(self._room - self.members, MOST_STRANGERS + self.hub.settings.most_launchers)
+        if len(self._strangers) + len(self.refused_connections) >= most:
+            self.refused_connections = [
+                stream for stream in self.refused_connections if stream.is_open
+            ]
+        if len(self._strangers) + len(self.refused_connections) >= most:
             self._report_crowd(address)
-            if not self._has_evicted():
+            if not self._evict_strangers():
                 sock.close()
                 return
         tune(sock, self._endpoint.lost_after_s)
@@ -153,18 +155,18 @@ class Server:
     def members(self) -> int:
         return len(self.streams) - len(self._strangers)
 
-    def _has_evicted(self) -> bool:
+    def _evict_strangers(self) -> bool:
         """Drop some strangers to make room: refused ones, else the oldest silent ones.
 
         A launcher sends as soon as it is connected. All launchers of a launch may connect from one
         address, so no address has a limit of its own; but the address with the most strangers
         loses them. Of thousands several are dropped at once, as choosing them goes through all.
         """
-        if self.leaving:
-            many = 1 + len(self.leaving) // AT_ONCE
-            for stream in self.leaving[:many]:
+        if self.refused_connections:
+            many = 1 + len(self.refused_connections) // AT_ONCE
+            for stream in self.refused_connections[:many]:
                 stream.drop()
-            del self.leaving[:many]
+            del self.refused_connections[:many]
             return True
         counts: dict[str, int] = {}
         for conn in self._strangers:
@@ -187,7 +189,7 @@ class Server:
             "ulimit -n 65536 before the launch; said once",
             key=why,
         )
-        if self._listener and not self._has_evicted():
+        if self._listener and not self._evict_strangers():
             self._is_paused = True
             self._loop.forget(self._listener.fileno())
             self._loop.alarm(self._go_on, PAUSE_S)
@@ -240,7 +242,7 @@ class Server:
         if is_stranger and end.is_final:
             stream.refuse(str(end))
         if is_stranger and not end.certain:
-            self.leaving.append(stream)
+            self.refused_connections.append(stream)
         if is_stranger and end.certain and stream.wire.has_begun:
             end = Ended("it went before it had proved itself")
         if is_stranger and not end.certain:
@@ -258,7 +260,7 @@ class Server:
             elif not isinstance(message, Hello):
                 self._report_stranger(conn, "it did not say hello")
                 self._forget(conn).drop()
-            elif self.members >= MOST_MEMBERS + 2 * self.hub.settings.total:
+            elif self.members >= MOST_MEMBERS + 2 * self.hub.settings.most_launchers:
                 self._report_crowd(self._addresses[conn])
                 self._forget(conn).drop()
             else:
@@ -281,7 +283,7 @@ class Server:
         if conn in self.streams:
             stream = self._forget(conn)
             stream.close()
-            self.leaving.append(stream)
+            self.refused_connections.append(stream)
 
     def print_once(self, line: str) -> None:
         self._once(line, key=line)

@@ -41,7 +41,7 @@ class Settings(records.NamedTuple):
     window_s: float = 0.0  # without a failure, after which no restart counts as used; 0: never
     final: frozenset[int] = frozenset()  # exit statuses of a failure that end the launch
     return_s: float = 0.0  # for lost launchers, and the hub, to come back; 0: they do not
-    returns: bool = False  # their manager restarts lost launchers, as Kubernetes restarts pods
+    is_restarted_by_manager: bool = False  # lost launchers are, as Kubernetes restarts pods
     expected: tuple[str, ...] = ()  # host names, where all are known
     master_addr: str = ""  # where the user has named one
     master_port: int = 0
@@ -54,11 +54,11 @@ class Settings(records.NamedTuple):
     beat_s: float = 5.0
     dead_s: float = 60.0  # without a message, after which a connection counts as lost
     ends_hung: bool = False  # --on-hang kill
-    launch: str = ""  # a name that no other launch has
+    launch_name: str = ""  # no other launch has it
     flags: tuple[tuple[str, str], ...] = ()  # with values; they should be equal on all nodes
 
     @property
-    def total(self) -> int:
+    def most_launchers(self) -> int:
         """The largest number of launchers that are expected."""
         return self.most + self.spares
 
@@ -102,7 +102,7 @@ def settings_of(
         window_s=request.restart_window_s,
         final=request.no_restart_status,
         return_s=join_s if gathering.return_s is None else gathering.return_s,
-        returns=gathering.returns,
+        is_restarted_by_manager=gathering.is_restarted_by_manager,
         expected=gathering.expected,
         master_addr=gathering.master_addr,
         master_port=gathering.master_port,

@@ -45,6 +45,10 @@ class Foreign(Exception):
         self.is_final = is_final
 
 
+def _another_version(name: str, here: str) -> Foreign:
+    return Foreign(f"another version of spawnlaunch: {name} there, {NAME} {here}", is_final=True)
+
+
 def digest(key: bytes, text: bytes) -> bytes:
     """Return the HMAC-SHA256 of a text (RFC 2104)."""
     return hmac.digest(key, text, "sha256")
@@ -144,8 +148,7 @@ class Wire:
                 is_final=True,
             )
         if name != NAME:
-            why = f"another version of spawnlaunch: {name} there, {NAME} at the hub"
-            raise Foreign(why, is_final=True)
+            raise _another_version(name, "at the hub")
         self._peer_nonce = self._nonce(nonce)
         self.out += f"{NAME} {self._local_nonce} ".encode() + self._proof(b"hub") + b"\n"
 
@@ -154,7 +157,7 @@ class Wire:
             raise Foreign(line[3:].decode("ascii", "replace"), is_final=True)
         name, nonce, proof = self._words(line, 3)
         if name != NAME:
-            raise Foreign(f"another version of spawnlaunch: {name} there, {NAME} here", True)
+            raise _another_version(name, "here")
         self._peer_nonce = self._nonce(nonce)
         if not hmac.compare_digest(proof.encode(), self._proof(b"hub")):
             raise Foreign(OTHER_TOKEN, is_final=True)

@@ -66,7 +66,7 @@ def same_place(gathering: identity.Gathering) -> str:
     return f"use the same {gathering.named_by} on all" if gathering.named_by else ""
 
 
-def returns(limit_s: float, names: str, line: str = "") -> str:
+def return_line(limit_s: float, names: str, line: str = "") -> str:
     """The line about a lost launcher that is waited for, with the command that starts it again."""
     typed = f"; start it there again: {line}" if line else ""
     return f"waiting up to {limit_s:g} s for {names} to come back{typed}"

@@ -135,7 +135,7 @@ def carry_out(
     files.make_scratch(launch.scratch)
     try:
         try:
-            result, nodes = _run(supervisor, workers, coordinator)
+            result, part = _run(supervisor, workers, coordinator)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -146,10 +146,10 @@ def carry_out(
             result = result.with_loss()
         supervisor.end(result)
         if result.cause or launch.result:
-            if not endings.write_files(result, launch, nodes.elsewhere(result) if nodes else ()):
+            if not endings.write_files(result, launch, part.elsewhere(result) if part else ()):
                 result = result.with_loss()
-            if nodes:
-                nodes.report(result)
+            if part:
+                part.report(result)
             else:
                 _report(supervisor, result)
         return result.status
@@ -180,8 +180,8 @@ def _run(
             coordinator.tell_unable(launch, status, words.removeprefix("error: "), signum)
         return failures.LaunchResult(status, cause), None
     if coordinator:
-        nodes = coordinator(supervisor)
-        return nodes.run(), nodes
+        part = coordinator(supervisor)
+        return part.run(), part
     result = supervisor.run(workers)
     if result.cause is not None and request.max_restarts:
         result = _restarted(result, supervisor)

@@ -328,7 +328,8 @@ class Gathering(records.NamedTuple):
     most: int
     spares: int
     expected: tuple[str, ...]  # names of nodes, where all are known
-    returns: bool  # the manager of pods restarts a lost launcher; False: only a user does
+    # The manager of pods restarts a lost launcher; False: only a user does.
+    is_restarted_by_manager: bool
     return_s: float | None  # seconds to wait for a lost launcher; 0: none; None: join_timeout
     is_restarted: bool  # the manager restarts this launcher if it fails
     name: str  # of this node

@@ -56,7 +56,7 @@ def find(
         most=nnodes.value,
         spares=request.spares,
         expected=tuple(_short(hosts.value)) if hosts and not ranks.is_overruled(evidence) else (),
-        returns=return_s is None,
+        is_restarted_by_manager=return_s is None,
         return_s=request.return_timeout_s if return_s is None else return_s,
         is_restarted=evidence.manager.kind == identity.NODES or identity.POD in evidence.environ,
         name=_short([name.value if name else evidence.hostname])[0],

@@ -37,7 +37,7 @@ def plan(random: Random, nodes: int | None = None) -> tuple[Settings, bool, int]
         window_s=random.choice((0.0, 0.0, 30.0)),
         final=frozenset({3}) if random.random() < 0.2 else frozenset(),
         return_s=return_s if max_restarts else 0.0,
-        returns=starter == MANAGER and max_restarts > 0,
+        is_restarted_by_manager=starter == MANAGER and max_restarts > 0,
         expected=tuple(f"node{n}" for n in range(count)) if random.random() < 0.3 else (),
         join_s=join_s,
         last_call_s=random.uniform(0.5, 10),
@@ -306,7 +306,7 @@ class Faults:
             is_early = host.member.state in (SEEKING, GREETING)
             # The hub may not be there; and told twice, it ends at once.
             is_cut = self.sim.network.cut_until(host) > 0
-            if is_cut or (is_early and (host.number or host.member.leaving)):
+            if is_cut or (is_early and (host.number or host.member.end_signal)):
                 self.hurt.add(host.number)
             elif self.sim.settings.is_elastic and not is_early:
                 self.hurt.add(host.number)

@@ -48,7 +48,7 @@ class Gang(Calls):
 
     def come(self, conn: int, host: str = "", addr: str = "", **more: Any) -> None:
         hello = Hello(host or f"node{conn}", f"{conn}", 1)._replace(**more)
-        self.hub.connected(conn, hello, addr or f"10.0.0.{conn}", local=conn == 0)
+        self.hub.connected(conn, hello, addr or f"10.0.0.{conn}", is_local=conn == 0)
 
     def sleeps(self, seconds: float) -> None:
         """Nobody beats, and the hub does not look."""
@@ -109,7 +109,7 @@ class Gang(Calls):
         epoch = self.hub.epoch
         match what:
             case "come":
-                self.come(conn, **({"rank": conn} if "ranked" in plain else {}), **named)
+                self.come(conn, **({"given_node_rank": conn} if "ranked" in plain else {}), **named)
             case "unable":
                 self.come(conn, status=2, words="no script", **named)
             case "close" | "lost":

@@ -85,7 +85,9 @@ class Promises(First):
         self.check(one.nnodes <= self.sim.settings.most, "agree: not too many nodes")
         self.check(one.used <= self.sim.settings.max_restarts, f"budget: {one.used}")
         for before in self.told.get((hub.number, one.epoch - 1), {}).values():
-            self.check(one.total == before.total + 1, f"count: {one.total} starts")
+            self.check(
+                one.restart_count == before.restart_count + 1, f"count: {one.restart_count} starts"
+            )
         self.check(one.master_port != self.last_port, "agree: a port of its own")
         self.last_port = one.master_port
         self.keeps_ranks(world, starts)
@@ -120,7 +122,9 @@ class Promises(First):
         start = starts[0][1]
         self.check(start.epoch > max(hello.epoch for hello in known), "agree: epochs go on")
         self.check(start.used > max(hello.used for hello in known), "budget: it goes on")
-        self.check(start.total > max(hello.total for hello in known), "count: it goes on")
+        self.check(
+            start.restart_count > max(hello.restart_count for hello in known), "count: it goes on"
+        )
 
     def after_hub(self, before: Hub, hub: Hub) -> None:
         self.check(hub.epoch >= before.epoch, "agree: epochs grow")
@@ -157,25 +161,25 @@ class Promises(First):
         node = hub.state.nodes.get(number) if hub else None
         if hub is None or node is None or not certain or self.may_return(hub):
             return
-        if hub.state.phase == JOINING and not (node.hello.is_restarted or node.leaving):
+        if hub.state.phase == JOINING and not (node.hello.is_restarted or node.end_signal):
             self.missing[host.number] = self.sim.now + RETURN_S
 
     def may_return(self, hub: HubProcess) -> bool:
         settings = self.sim.settings
-        return settings.return_s > 0 if hub.state.floor else settings.returns
+        return settings.return_s > 0 if hub.state.floor else settings.is_restarted_by_manager
 
     def while_joining(self, hub: Hub) -> None:
         """Nobody waits for launchers that will not come, where there are too few others."""
         if self.sim.faults.has_hub_jumped or 0 in self.sim.faults.frozen:
             return
         gone = sum(since + 0.2 < self.sim.now for since in self.missing.values())
-        others = max(self.sim.settings.total - gone, len(hub.nodes))
+        others = max(self.sim.settings.most_launchers - gone, len(hub.nodes))
         self.check(not gone or others >= hub.settings.least, f"no wait: for {self.missing}")
 
     def while_waiting(self, before: Hub, hub: Hub) -> None:
         """Lost launchers are waited for as long as was said, and only where they may come back."""
         settings, nodes = self.sim.settings, hub.nodes.values()
-        ready = sum(node.state == "idle" and not node.leaving for node in nodes)
+        ready = sum(node.state == "idle" and not node.end_signal for node in nodes)
         is_enough = ready >= settings.least and 2 * ready >= hub.size
         waited = hub.now - before.since
         limit = settings.return_s if hub.floor and settings.return_s else settings.join_s
@@ -188,7 +192,7 @@ class Promises(First):
         if hub.cause.kind == "absent" and before.phase == JOINING:
             self.sim.seen["nobody came back"] += hub.floor > 0
             self.check(not is_enough and waited >= limit, f"goes on: ended after {waited:.1f} s")
-        is_told = any(node.leaving for node in nodes)
+        is_told = any(node.end_signal for node in nodes)
         if hub.cause.kind == "lost" and before.phase == STOPPING and settings.return_s:
             is_used = hub.used >= settings.max_restarts
             self.check(is_told or is_used, "goes on: it could wait for the lost")
@@ -198,12 +202,12 @@ class Promises(First):
         settings, nodes = self.sim.settings, hub.nodes.values()
         limit = settings.timeout_s and hub.time > (hub.began or hub.time) + settings.timeout_s
         self.check(not limit, "timeout: it is over")
-        newcomers = [n for n in nodes if n.state == "idle" and not n.leaving]
+        newcomers = [n for n in nodes if n.state == "idle" and not n.end_signal]
         is_ending = any(n.state == "done" for n in nodes)
         is_wanted = len(newcomers) > 0 and hub.size < settings.most and not is_ending
         self.check(not is_wanted, f"join: nobody takes {newcomers}")
         if hub.stacks_at is not None:
-            silent = [n.silent for n in nodes if n.state == "busy"]
+            silent = [n.is_silent for n in nodes if n.state == "busy"]
             self.check(all(silent), f"hang: asked, though some talk {silent}")
 
     def compared(self, hub: Hub, told: Sequence[Stacked]) -> None:

@@ -133,7 +133,7 @@ class Simulation:
             launcher_id=f"{host.name}.{host.starts}",
             nproc=host.nproc,
             boot=f"{host.boots}",
-            rank=host.number if self.given else -1,
+            given_node_rank=host.number if self.given else -1,
             port=host.port,
             flags=(("--grace", f"{host.number}"),),
             role=host.role,

@@ -219,7 +219,7 @@ def test_a_stranger_reads_why_and_changes_nothing_and_is_told_of_once(way: str) 
     with hub() as one:
         for _ in range(100 if way == "http" else 3):  # they have gone, and are no crowd
             assert one.with_peer(say(words)).endswith(answer)
-            one.until(lambda: not any(stream.is_open for stream in one.server.leaving))
+            one.until(lambda: not any(stream.is_open for stream in one.server.refused_connections))
         one.lets_in()
         # On a busy machine the hub has said by now for whom it waits.
         (line,) = [line for line in one.lines if "was refused" in line]

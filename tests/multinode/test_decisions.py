@@ -9,7 +9,7 @@ import pytest
 from tests.multinode.playing import AGAIN, THREE, Gang
 
 Says = dict[int, str]  # what launchers are told, in this order
-POD = {**AGAIN, "returns": True}  # or is, by what has made it
+POD = {**AGAIN, "is_restarted_by_manager": True}  # or is, by what has made it
 ONE = {"least": 1, "most": 1}
 
 # Settings, what happens, and what the launchers are told.
@@ -17,7 +17,8 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     # Who begins, and as which node
     "another hub gives all the node ranks that they had": (
         AGAIN,
-        "0 comes epoch=5 nodes=2 last=1; 1 comes epoch=5 nodes=2 last=0; wait 60",
+        "0 comes epoch=5 nodes=2 last_node_rank=1; 1 comes epoch=5 nodes=2 last_node_rank=0;"
+        " wait 60",
         {0: "start 1/2", 1: "start 0/2"},
     ),
     "each has a place whatever node ranks were given": (
@@ -31,8 +32,8 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     ),
     "who comes back has the node rank that it says": (
         {"least": 2, "most": 4, **AGAIN},
-        "0-3 come ranked; 1-3 close; 0 is idle; 12 comes host=another rank=2;"
-        " 13 comes host=node3 rank=3; wait 2",
+        "0-3 come ranked; 1-3 close; 0 is idle; 12 comes host=another given_node_rank=2;"
+        " 13 comes host=node3 given_node_rank=3; wait 2",
         {
             0: "start 0/4, stop lost node1, start 0/3",
             12: "begun 1, start 2/3",
@@ -55,13 +56,14 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     ),
     "one that comes back before its end is heard is not refused": (
         AGAIN,
-        "0-1 come ranked; 2 comes host=node1 rank=1 addr=10.0.0.1; 1 closes; 0 is idle; wait 2",
+        "0-1 come ranked; 2 comes host=node1 given_node_rank=1 addr=10.0.0.1; 1 closes;"
+        " 0 is idle; wait 2",
         {2: "begun 1, start 1/2"},
     ),
     "a machine that was started again is no second one": (
         POD,
-        "0 comes rank=0 boot=a; 1 comes host=host rank=1 boot=b;"
-        " 2 comes host=host rank=1 boot=c addr=10.0.0.1; 0 is idle",
+        "0 comes given_node_rank=0 boot=a; 1 comes host=host given_node_rank=1 boot=b;"
+        " 2 comes host=host given_node_rank=1 boot=c addr=10.0.0.1; 0 is idle",
         {2: "begun 1, start 1/2"},
     ),
     "one that may be cut off is heard before all begin, and what is sent to it is there": (
@@ -128,13 +130,14 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     ),
     "a hub whose own launcher comes to end ends all that have begun": (
         {"least": 1, "most": 2, "last_call_s": 1},
-        "1 comes; wait 2; 0 comes leaving=15; 1 is idle",
+        "1 comes; wait 2; 0 comes end_signal=15; 1 is idle",
         {1: "start 0/1, stop signal node0, end 143", 0: "begun 1, end 143"},
     ),
     # Launchers that cannot take part
     "one whose place is taken ends nothing": (
         THREE,
-        "0-1 come ranked; 2 is unable rank=1 in vain; 3 comes host=node2 rank=2",
+        "0-1 come ranked; 2 is unable given_node_rank=1 in vain;"
+        " 3 comes host=node2 given_node_rank=2",
         {3: "start 2/3"},
     ),
     "nor one more than have a place": (

@@ -46,7 +46,12 @@ def sound(draw: DrawFn, conn: int, kinds: tuple[type[Any], ...]) -> dict[str, An
     if kind is messages.Idle:
         said["outcomes"] = [[conn, draw(st.sampled_from([0, 0, 3]))]]
     if kind is Hello:
-        said |= {"host": f"host{conn}", "launcher_id": f"who{conn}", "nproc": 1, "rank": -1}
+        said |= {
+            "host": f"host{conn}",
+            "launcher_id": f"who{conn}",
+            "nproc": 1,
+            "given_node_rank": -1,
+        }
         said["epoch"] = 0
     if not draw(st.integers(0, 3)):
         name, annotation = draw(st.sampled_from([*kind.__annotations__.items()]))
@@ -70,9 +75,9 @@ def cases(draw: DrawFn) -> Case:
     settings = Settings(
         least, least + draw(st.integers(0, 1)), spares=draw(st.integers(0, 1)),
         max_restarts=draw(st.sampled_from([0, 3])), last_call_s=1.0, ends_hung=draw(st.booleans()),
-        returns=draw(st.booleans()), flags=(("--nnodes", "3"), ("--grace", "30")),
+        is_restarted_by_manager=draw(st.booleans()), flags=(("--nnodes", "3"), ("--grace", "30")),
     )  # fmt: skip
-    here = draw(st.just(settings.total) | st.integers(0, 4))
+    here = draw(st.just(settings.most_launchers) | st.integers(0, 4))
     hellos = [(0.0, conn, draw(sound(conn, (Hello,)))) for conn in range(here)]
     return Case(settings, hellos + draw(st.lists(happenings(), min_size=1, max_size=40)))
 
@@ -92,7 +97,7 @@ def is_followed(case: Case) -> None:
             hub.disconnected(conn, is_certain=True)
             numbers[place] += CONNECTIONS
         elif isinstance(message, Hello):
-            hub.connected(conn, message, "10.0.0.1", local=conn == 0)
+            hub.connected(conn, message, "10.0.0.1", is_local=conn == 0)
         elif message is not None:
             hub.received(conn, message)
         else:

@@ -79,7 +79,7 @@ PEERS = st.lists(
 
 def is_any_open(server: Server) -> bool:
     """Whether a peer's connection is."""
-    return any(stream.is_open for stream in (*server.streams.values(), *server.leaving))
+    return any(stream.is_open for stream in (*server.streams.values(), *server.refused_connections))
 
 
 def are_no_harm(peers: list[Peer]) -> None:

@@ -68,7 +68,11 @@ def test_which_of_two_failures_is_the_first(
     ("settings", "events", "words"),
     [
         ({}, "0 comes; 1 is unable", "node1 cannot take part: no script"),
-        (AGAIN, "0 comes; 1 comes epoch=2 nodes=2 last=1 used=3", "the hub before was lost"),
+        (
+            AGAIN,
+            "0 comes; 1 comes epoch=2 nodes=2 last_node_rank=1 used=3",
+            "the hub before was lost",
+        ),
     ],
 )
 def test_all_hear_why_it_ends(settings: dict[str, Any], events: str, words: str) -> None:
@@ -81,8 +85,8 @@ def test_all_hear_why_it_ends(settings: dict[str, Any], events: str, words: str)
 @pytest.mark.parametrize(
     ("settings", "events", "words"),
     [
-        (THREE, "0 comes leaving=15", "to tell 2 of 3 nodes"),
-        (EXPECTED, "0 comes leaving=15", "to tell node1, node2"),
+        (THREE, "0 comes end_signal=15", "to tell 2 of 3 nodes"),
+        (EXPECTED, "0 comes end_signal=15", "to tell node1, node2"),
         ({}, "0 comes; 1 is unable is_restarted=1", "waiting for it, as it is started again"),
         ({"spares": 1, "last_call_s": 100}, "0-2 come; 3 is unable", "another one has its place"),
         (
@@ -103,20 +107,22 @@ def test_the_hubs_user_is_told_who_is_waited_for(
 @pytest.mark.parametrize(
     ("hello", "said"),
     [
-        ({"rank": 0}, "node1 and node0 both have node rank 0"),
-        ({"rank": 2}, "node1 has node rank 2, of 2 nodes"),
+        ({"given_node_rank": 0}, "node1 and node0 both have node rank 0"),
+        ({"given_node_rank": 2}, "node1 has node rank 2, of 2 nodes"),
         ({"flags": (("--nnodes", "3"),)}, "node1 has --nnodes 3, the hub 2"),
         ({"nproc": 0}, "node1 has 0 workers"),
     ],
 )
 def test_why_one_is_refused(hello: dict[str, Any], said: str) -> None:
     gang = Gang(flags=(("--nnodes", "2"),))
-    gang.come(0, rank=0)
+    gang.come(0, given_node_rank=0)
     gang.come(1, **hello)
     (refused,) = gang.of(1, Refused)
     assert said in refused.why
     ends = [end.cause.in_words for end in gang.of(0, End)]
-    assert ends == ([] if hello == {"rank": 0} else [refused.why])  # it may have been started twice
+    assert ends == (
+        [] if hello == {"given_node_rank": 0} else [refused.why]
+    )  # it may have been started twice
 
 
 def test_what_a_launcher_was_told_otherwise_is_said() -> None:
@@ -163,12 +169,16 @@ def test_what_to_type_is_said_for_each_that_is_lost(before: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "events", "is_over"),
     [
-        (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5", False),
-        (THREE, "0 comes leaving=15; 1 comes; 0-1 close; wait 5; 2 comes", True),
-        ({"least": 4, "most": 4}, "0 comes leaving=15; 1-2 come; wait 5", False),
-        (THREE, "0 comes leaving=15; wait 9", False),
-        (THREE, "0 comes leaving=15; wait 11", True),
-        (AGAIN, "0 comes epoch=1 nodes=2 last=1; 0 is told 15", True),  # it follows another one
+        (THREE, "0 comes end_signal=15; 1 comes; 0-1 close; wait 5", False),
+        (THREE, "0 comes end_signal=15; 1 comes; 0-1 close; wait 5; 2 comes", True),
+        ({"least": 4, "most": 4}, "0 comes end_signal=15; 1-2 come; wait 5", False),
+        (THREE, "0 comes end_signal=15; wait 9", False),
+        (THREE, "0 comes end_signal=15; wait 11", True),
+        (
+            AGAIN,
+            "0 comes epoch=1 nodes=2 last_node_rank=1; 0 is told 15",
+            True,
+        ),  # it follows another one
         ({}, "0 comes; wait 40; 0 is told 15", True),  # it was waited for long
     ],
 )
@@ -216,13 +226,13 @@ def test_all_have_some_seconds_to_hear_the_end() -> None:
     ("settings", "events", "epoch"),
     [
         (
-            {"least": 2, "most": 3, "max_restarts": 1, "launch": "mine"},
+            {"least": 2, "most": 3, "max_restarts": 1, "launch_name": "mine"},
             "0 comes; 1 comes; wait 31; 2 comes; 0-1 are idle; wait 2",
             2,
         ),
         (
-            {"max_restarts": 1, "launch": "another hub's"},
-            "0 comes; 1 comes launch=mine epoch=5 nodes=2 last=1; wait 300",
+            {"max_restarts": 1, "launch_name": "another hub's"},
+            "0 comes; 1 comes launch_name=mine epoch=5 nodes=2 last_node_rank=1; wait 300",
             6,
         ),
     ],
@@ -231,7 +241,7 @@ def test_a_launch_keeps_its_name(settings: dict[str, Any], events: str, epoch: i
     gang = Gang(**settings)
     gang.play(events)
     starts = [message for _, message in gang.calls("send") if isinstance(message, Start)]
-    assert {start.launch for start in starts} == {"mine"}
+    assert {start.launch_name for start in starts} == {"mine"}
     assert gang.hub.epoch == epoch
 
 
@@ -276,9 +286,13 @@ def test_the_time_of_a_launch_is_looked_at_when_it_is_over() -> None:
 
 
 def test_newcomers_of_one_host_stand_for_as_many_that_are_lost() -> None:
-    hellos = [Hello("node1", f"{n}", 1, rank=n) for n in range(3)]
+    hellos = [Hello("node1", f"{n}", 1, given_node_rank=n) for n in range(3)]
     lost = [roster.Peer(hello, "", False, 0.0, n) for n, hello in enumerate(hellos)]
-    others = [hellos[0], hellos[2]._replace(rank=-1), hellos[1]._replace(rank=-1)]
+    others = [
+        hellos[0],
+        hellos[2]._replace(given_node_rank=-1),
+        hellos[1]._replace(given_node_rank=-1),
+    ]
     came = {n: roster.Peer(hello, "", False, 0.0, n) for n, hello in enumerate(others)}
     for n in range(4):
         here = {conn: came[conn] for conn in range(min(n, 3))}

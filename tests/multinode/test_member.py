@@ -47,7 +47,7 @@ def test_one_that_is_told_to_end_as_it_comes_tells_the_hub(is_greeting: bool) ->
         assert launcher.said(messages.Signalled) == [messages.Signalled(15)]
     else:
         launcher.member.linked()
-        assert [hello.leaving for hello in launcher.said(messages.Hello)] == [15]
+        assert [hello.end_signal for hello in launcher.said(messages.Hello)] == [15]
     launcher.member.received(messages.Welcome())
     launcher.member.received(messages.End(143))
     assert launcher.status == 143
@@ -58,7 +58,7 @@ def test_one_that_was_told_to_end_tells_a_hub_that_was_out_of_reach() -> None:
     launcher.member.signalled(15)
     launcher.member.unlinked("lost")
     launcher.member.linked()
-    assert launcher.said(messages.Hello)[-1].leaving == 15
+    assert launcher.said(messages.Hello)[-1].end_signal == 15
 
 
 def test_one_that_is_told_to_end_looks_for_the_hub_some_seconds_longer() -> None:
@@ -185,10 +185,10 @@ def test_the_way_to_the_hub_is_taken_off_the_time_of_a_failure(code: int, early_
 def test_the_hub_is_told_once_of_silence_and_once_of_words_after_it() -> None:
     launcher = running()
     for is_so in (False, True, True, False, False):
-        launcher.member.quiet(is_so)
+        launcher.member.report_silence(is_so)
     assert launcher.said(messages.Silent) == [messages.Silent(1), messages.Silent(1, False)]
     launcher.member.received(messages.Stop(START.epoch, Cause("lost"), 1.0))
-    launcher.member.quiet(True)
+    launcher.member.report_silence(True)
     assert len(launcher.said(messages.Silent)) == 2
 
 

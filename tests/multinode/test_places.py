@@ -19,8 +19,8 @@ STATIC = ("--rdzv-backend=static",)
 def gathering(host: str, named_by: str) -> Gathering:
     return Gathering(
         host=host, named_by=named_by, port=29500, ports=8, is_hub=None, node_rank=-1, least=2,
-        most=2, spares=0, expected=(), returns=False, return_s=0.0, is_restarted=False, name="a",
-        master_addr="", master_port=0,
+        most=2, spares=0, expected=(), is_restarted_by_manager=False, return_s=0.0,
+        is_restarted=False, name="a", master_addr="", master_port=0,
     )  # fmt: skip
 
 

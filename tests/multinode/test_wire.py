@@ -158,9 +158,11 @@ def test_what_is_no_message_is_not_heard(text: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [("host", "a\0b"), ("host", "\x1b[2J"), ("host", "9" * 5000), ("addr", "a\nb"),
-     ("launcher_id", "\ud800"), ("port", 0), ("port", 10**9), ("rank", -2), ("rank", 10**15),
-     ("epoch", MOST_COUNT + 1), ("epoch", 10**15), ("used", -1), ("leaving", -1), ("leaving", 65),
-     ("nproc", 10**400), ("launch", "x" * 256)],
+     ("launcher_id", "\ud800"), ("port", 0), ("port", 10**9), ("given_node_rank", -2),
+     ("given_node_rank", 10**15),
+     ("epoch", MOST_COUNT + 1), ("epoch", 10**15), ("used", -1), ("end_signal", -1),
+     ("end_signal", 65),
+     ("nproc", 10**400), ("launch_name", "x" * 256)],
 )  # fmt: skip
 def test_a_hello_that_cannot_be_is_not_heard(field: str, value: object) -> None:
     """What it has would be printed, be in workers' environments, or be counted on."""
@@ -181,7 +183,7 @@ def test_what_a_hello_does_not_say_is_nothing() -> None:
     hub, member = shaken()
     said = {"host": "a", "launcher_id": "b", "nproc": 1}
     (hello,) = hub.feed(as_line(member, json.dumps({"is": "hello", **said})))
-    known = {**said, "rank": -1, "last": -1, "role": "default"}
+    known = {**said, "given_node_rank": -1, "last_node_rank": -1, "role": "default"}
     assert known.items() <= hello._asdict().items()
     assert not any(getattr(hello, name) for name in hello._asdict().keys() - known)
 
@@ -189,8 +191,8 @@ def test_what_a_hello_does_not_say_is_nothing() -> None:
 def test_the_most_that_a_hello_may_claim_leads_to_words_that_are_read() -> None:
     hub, member = shaken()
     most = Hello("x" * 255, "w" * 255, MOST_WORKERS, port=65535, epoch=MOST_COUNT,
-                 nodes=MOST_COUNT, last=MOST_COUNT, total=MOST_COUNT, used=MOST_COUNT,
-                 launch="l" * 255)  # fmt: skip
+                 nodes=MOST_COUNT, last_node_rank=MOST_COUNT, restart_count=MOST_COUNT,
+                 used=MOST_COUNT, launch_name="l" * 255)  # fmt: skip
     assert hub.feed(member.encode(most)) == [most]
     calls = Calls()
     rules = Hub(Settings(1, 1, max_restarts=MOST_COUNT + 1), calls, lambda: 1000.0, calls.wake)

@@ -10,6 +10,8 @@ from tests.multinode.first import Fact
 from tests.multinode.hosts import Connection, Host, HubProcess, Workers
 from tests.multinode.promises import Promises
 
+REPORT = "report_silence"  # an event of a member
+
 if TYPE_CHECKING:
     from tests.multinode.simulation import Simulation
 
@@ -37,7 +39,9 @@ class Worlds(Promises):
         for other in self.sim.hosts:
             if other.workers and other.workers.world != world:
                 frozen = other.number in self.sim.faults.frozen or self.sim.faults.has_hub_jumped
-                frozen = frozen or (not self.sim.settings.returns and world[0] in self.newcomers)
+                frozen = frozen or (
+                    not self.sim.settings.is_restarted_by_manager and world[0] in self.newcomers
+                )
                 self.check(
                     frozen, f"alone: {world} begins, {other.name} runs {other.workers.world}"
                 )
@@ -131,7 +135,7 @@ class Worlds(Promises):
                 continue
             life = host.life
             after = self.random.uniform(0, 3)
-            self.sim.at(after, lambda h=host, n=life: self.sim.of_life(h, n, "quiet", True))  # type: ignore[misc]
+            self.sim.at(after, lambda h=host, n=life: self.sim.of_life(h, n, REPORT, True))  # type: ignore[misc]
             if self.random.random() < 0.2:
                 later = after + self.random.uniform(0, 9)
-                self.sim.at(later, lambda h=host, n=life: self.sim.of_life(h, n, "quiet", False))  # type: ignore[misc]
+                self.sim.at(later, lambda h=host, n=life: self.sim.of_life(h, n, REPORT, False))  # type: ignore[misc]

@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from spawnlaunch.train.config import Config
 from spawnlaunch.train.errors import RefusedError
 from tests.support.late import Late
 from tests.train.killing import FLAGS, NOISY
-from tests.train.ranks import complete, history, metrics, run, text_of
+from tests.train.ranks import assert_refused, complete, history, metrics, run, text_of
 
 torch = Late("torch")
 checkpoint = Late("spawnlaunch.train.checkpoint")
@@ -62,6 +63,16 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_found(
     assert re.fullmatch(rf"{copy}/{LAST} is damaged: {said}", complaint)
     with pytest.raises(RefusedError, match=rf"--resume: {copy}/{LAST} is damaged: {said}; use "):
         saving.find(Config(resume=str(copy / LAST)), copy.parent)
+
+
+@pytest.mark.full
+def test_a_checkpoint_of_an_older_version_is_refused(copy: Path) -> None:
+    file = copy / LAST / "training.pt"
+    saved: Any = torch.load(file, weights_only=True)
+    del saved["samples"]
+    torch.save(saved, file)
+    ended = run(2, *FLAGS, "--resume", "auto", "--out", "copy", cwd=copy.parent)
+    assert_refused(ended, f"copy/{LAST} has no 'samples', as checkpoints of an older version; beg")
 
 
 @pytest.mark.full

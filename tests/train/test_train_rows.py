@@ -90,17 +90,47 @@ def test_texts_of_csv_may_have_quotes_and_line_breaks(tmp_path: Path) -> None:
         ("a.jsonl", '{"body": 1}', "has no column 'text'; the columns are 'body'"),
         ("a.jsonl", '{"text": 1, "text": 2}', "a name is there twice"),
         ("a.jsonl", '{"text": 1}\n{"text"', "cannot read row 2 of"),
+        ("a.csv", "text,x\na,1\ntext,x\nb,2\n", "has the names of the columns again; leave it out"),
+        (
+            "a.csv",
+            "text\na\n\ufeffb\n",
+            r"has '\ufeff' in the column 'text', a byte order mark or half a",
+        ),
+        ("a.csv", "text,x\na,1\n\u200b,2\n", "has nothing in the column 'text'"),
+        ("a.jsonl", r'{"text": "\ud800"}', r"has '\ud800' in the column 'text', a"),
         ("a.xlsx", "text", "is not one of .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .txt"),
         ("a.txt", "one", "leaves no rows for train"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="utf-8")
     if name == "a.txt":
         with pytest.raises(RefusedError, match=said):
             rows.read_splits(str(tmp_path / name), None, None)
     else:
         assert said in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".txt"])
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path, suffix: str, encoding: str) -> None:
+    file = tmp_path / f"rows{suffix}"
+    file.write_text("a\nb\né\n", encoding=encoding)
+    line = 3 if encoding == "latin-1" else 1
+    with pytest.raises(RefusedError, match=f"^--data: line {line} of {file} is not UTF-8: "):
+        read(file)
+
+
+def test_texts_are_between_lines_that_look_empty(tmp_path: Path) -> None:
+    file = tmp_path / "rows.txt"
+    file.write_bytes(b"one\r\nmore\r\n \r\ntwo\n\t\n\nthree")
+    assert read(file) == ["one\nmore", "two", "three"]
+
+
+@pytest.mark.parametrize("labels", [["good", "good "], ["caf\u00e9", "cafe\u0301"]])
+def test_labels_that_look_alike_are_refused(labels: list[str]) -> None:
+    with pytest.raises(RefusedError, match=r"^--data: the labels .* and .* look alike; make them"):
+        rows.labels_of({"train": labels})
 
 
 @pytest.mark.parametrize("template", ["{", "{}", "{0}", "{text!x}", "{text:d}"])

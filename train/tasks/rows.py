@@ -11,9 +11,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib
+import io
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
@@ -28,6 +30,8 @@ from ..errors import RefusedError
 HELD_OUT = 10  # one row in so many, where no file holds validation data
 VALIDATION_NAMES = ("validation", "valid", "dev")
 KINDS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
+
+UNUSABLE = re.compile("^\ufeff|[\ud800-\udfff]")
 
 Row = Mapping[str, Any]
 
@@ -76,13 +80,23 @@ class Rows(NamedTuple):
         value = row[name]
         if name in self.classes and value is not None:
             value = self.classes[name][value] if value >= 0 else None  # -1: it has no class
-        if value is None or value != value or not str(value).strip():  # NaN is not equal to itself
+        text = str(value)
+        if value is None or value != value or all(map(_is_invisible, text)):  # NaN is unlike itself
             nothing = f"has nothing in the column {name!r}; fill it in, or leave the row out"
             raise self.refusal(flag, place, nothing)
         if not isinstance(value, (str, int, float)):
             kind = f"has {type(value).__name__} in the column {name!r}"
             raise self.refusal(flag, place, f"{kind}; give it a text or a number")
-        return str(value)
+        if found := UNUSABLE.search(text):
+            wrong = (
+                f"has {found[0]!a} in the column {name!r}, a byte order mark or half a character"
+            )
+            raise self.refusal(flag, place, f"{wrong}; write it again as UTF-8")
+        return text
+
+
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 
 Splits = dict[str, Rows]
@@ -129,45 +143,56 @@ def _read(flag: str, name: str) -> Rows:
         if kind == ".parquet":
             table = importlib.import_module("pyarrow.parquet").read_table(path)
             return Rows.of(path, importlib.import_module("datasets").Dataset(table))
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")  # spreadsheets put a byte order mark first
         if kind in (".csv", ".tsv"):
-            return _read_csv(flag, path, "," if kind == ".csv" else "\t")
-        text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a byte order mark first
+            return _read_csv(flag, path, text, "," if kind == ".csv" else "\t")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise RefusedError(
+            f"--{flag}: line {line} of {path} is not UTF-8: {error.reason}; run iconv -f ENCODING "
+            "-t UTF-8, or save it as UTF-8"
+        ) from error
     except (OSError, ValueError, KeyError) as error:
         raise RefusedError(f"--{flag}: cannot read {path}: {error}") from error
     except ImportError as error:
         raise RefusedError(f"--{flag}: {path}: {error}; pip install 'spawnlaunch[hf]'") from error
+    text = re.sub("\r\n?", "\n", text)
     if kind != ".txt":
         return Rows.of(path, _read_json(flag, path, text))
-    return Rows.of(path, [{"text": part} for part in text.split("\n\n") if part.strip()])
+    parts = re.split(r"\n(?:[ \t]*\n)+", text)
+    return Rows.of(path, [{"text": part} for part in parts if part.strip()])
 
 
-def _read_csv(flag: str, path: Path, delimiter: str) -> Rows:
+def _read_csv(flag: str, path: Path, text: str, delimiter: str) -> Rows:
     """Read rows of CSV; refuse a quote that is not closed, or that ends before its field does."""
     csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
     rows: list[Row] = []
     broken_lines = 0
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file, strict=True, delimiter=delimiter)
-        try:
-            names = next(lines, [])
-            if twice := [name for name in names if names.count(name) > 1]:
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
+    try:
+        names = next(lines, [])
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise RefusedError(f"--{flag}: {path} has two columns {twice[0]!r}; rename one of them")
+        for fields in filter(None, lines):
+            if len(fields) > len(names):
                 raise RefusedError(
-                    f"--{flag}: {path} has two columns {twice[0]!r}; rename one of them"
+                    f"--{flag}: row {len(rows) + 1} of {path} has {len(fields)} values for "
+                    f'{len(names)} columns; put a text with a {delimiter!r} in "quotes"'
                 )
-            for fields in filter(None, lines):
-                if len(fields) > len(names):
-                    raise RefusedError(
-                        f"--{flag}: row {len(rows) + 1} of {path} has {len(fields)} values for "
-                        f'{len(names)} columns; put a text with a {delimiter!r} in "quotes"'
-                    )
-                # Where a row is short, its last columns have nothing.
-                rows.append(dict(zip(names, fields, strict=False)))
-                broken_lines += any("\n" in field or "\r" in field for field in fields)
-        except csv.Error as error:
-            raise RefusedError(
-                f"--{flag}: row {len(rows) + 1} of {path} has a quote that is not closed, or is "
-                f'closed inside a value ({error}); write "" for a quote in a quoted value'
-            ) from error
+            if fields == names and len(names) > 1:
+                raise RefusedError(
+                    f"--{flag}: row {len(rows) + 1} of {path} has the names of the columns again; "
+                    "leave it out"
+                )
+            # Where a row is short, its last columns have nothing.
+            rows.append(dict(zip(names, fields, strict=False)))
+            broken_lines += any("\n" in field or "\r" in field for field in fields)
+    except csv.Error as error:
+        raise RefusedError(
+            f"--{flag}: row {len(rows) + 1} of {path} has a quote that is not closed, or is "
+            f'closed inside a value ({error}); write "" for a quote in a quoted value'
+        ) from error
     return Rows.of(path, rows, broken_lines)
 
 
@@ -224,11 +249,19 @@ def _read_saved(path: Path) -> dict[str, Rows]:
 def labels_of(answers: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the distinct training labels, sorted as numbers if all are numbers, else as texts.
 
-    Raises RefusedError where a label is among the held-out answers only.
+    Raises RefusedError where a label is among the held-out answers only, and where two differ only
+    in blanks around them, or in how an accent is written.
     """
     labels = set(answers["train"])
     if unknown := set().union(*answers.values()) - labels:
         raise RefusedError(f"--data: the label {min(unknown)!r} is among the held-out answers only")
+    by_look: dict[str, str] = {}
+    for label in sorted(labels):
+        look = unicodedata.normalize("NFC", label.strip())
+        if by_look.setdefault(look, label) != label:
+            raise RefusedError(
+                f"--data: the labels {by_look[look]!a} and {label!a} look alike; make them one"
+            )
     is_number = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII).fullmatch
     # Sorted twice: "1" and "1.0" are equal as numbers.
     return sorted(sorted(labels), key=float if all(map(is_number, labels)) else None)
