@@ -1,6 +1,7 @@
 #!/bin/bash
 # One launcher per node: each starts the workers of its node and watches them. Each line
 # of output begins with its rank, tracebacks come last, and --tee, --preload and --result work.
+# Begin with this batch script.
 # Differs from tasks.sh:
 # - one task per node, and --nproc.
 # - no SLURM_KILL_BAD_EXIT: the launchers end together by themselves. Slurm could end them before

@@ -1,6 +1,6 @@
 #!/bin/bash
 # One task per rank: each task runs spawnlaunch, which derives the task's rank, pins the task to the
-# CPUs next to its device, and then becomes your script. Begin with this batch script.
+# CPUs next to its device, and then becomes your script: the least between Slurm and it.
 #
 #     sbatch tasks.sh train.py --lr 3e-4     a script of yours; flags of spawnlaunch may come first
 #     sbatch tasks.sh -- --steps 100         the bundled training loop

@@ -49,7 +49,13 @@ DEBUG = (
 
 def run(*words: str) -> int:
     """Run a command line of the launcher; the result is its exit status."""
-    _print_debug_hint(words)
+    # Where a debugger follows this process, print how to debug one of the ranks.
+    typed, program = parsing.read_flags(words, lenient=True)
+    names = {flag.name for flag, _, _ in typed}
+    if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:
+        module = ("-m",) if "-m" in names else ()
+        line = shlex.join([*flags.HERE.split(), *DEBUG, *module, *program])
+        print_unfollowed(f"run {line} and attach to its port")
     # The function is that of multiprocessing, which has no other one either.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command = (sys.executable, *options, "-c", CODE, str(os.getpid()), sys.argv[0], *words)
@@ -197,24 +203,10 @@ def _pass_on(
             sent.append(signum)
             child.send_signal(signum)
         if signum == signal.SIGTSTP:
-            _stop(pipe)
+            # Do what the signal would have done without us: as a rule it stops this process.
+            handler = signal.signal(signal.SIGTSTP, pipe.before[signal.SIGTSTP])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
+            signal.raise_signal(signal.SIGTSTP)
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
+            signal.signal(signal.SIGTSTP, handler)
     return sent
-
-
-def _stop(pipe: events.SignalPipe) -> None:
-    """Do what the signal would have done without us: as a rule it stops this process."""
-    handler = signal.signal(signal.SIGTSTP, pipe.before[signal.SIGTSTP])
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
-    signal.raise_signal(signal.SIGTSTP)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
-    signal.signal(signal.SIGTSTP, handler)
-
-
-def _print_debug_hint(words: tuple[str, ...]) -> None:
-    """Print how to debug one of the ranks, where a debugger follows this process."""
-    typed, program = parsing.read_flags(words, lenient=True)
-    names = {flag.name for flag, _, _ in typed}
-    if program and names.isdisjoint(NOT_DEBUGGED) and program[0] not in flags.PROGRAMS:
-        module = ("-m",) if "-m" in names else ()
-        line = shlex.join([*flags.HERE.split(), *DEBUG, *module, *program])
-        print_unfollowed(f"run {line} and attach to its port")

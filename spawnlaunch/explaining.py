@@ -10,7 +10,7 @@ from spawnlaunch.base import cpuset, errors, records, say
 from spawnlaunch.binding import neighbours, picture, placement
 from spawnlaunch.node import cpus
 from spawnlaunch.run import shared_errors
-from spawnlaunch.workers import environment, launches, starting
+from spawnlaunch.workers import environment, launches, routes, starting
 from spawnlaunch.world import identity, meeting
 
 TYPE_CHECKING = False
@@ -44,7 +44,12 @@ def page(explanation: Explanation) -> str:
         content = as_json(explanation)
         return drawing.picture(content["node"], content["workers"], launch.host)
     if launch.resolution.world.rank > 0 and shared_errors.daemon_of_many(environ):
-        return "\n".join(_lines_of_other_ranks(explanation))
+        node, host = launch.node, launch.host
+        lines = [starting.worker_line(worker, node, host) for worker in explanation.workers]
+        if launch.resolution.world.local_rank == 0:
+            notices = [text for scope, text in launch.notices if scope == say.NODE]
+            lines += [f"warning: {host}: {text}" for text in notices]
+        return "\n".join(lines)
     return "\n".join(_text(explanation, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
 
 
@@ -139,8 +144,15 @@ def _lines_of_workers(explanation: Explanation) -> Iterator[str]:
     blocks = []
     for worker in explanation.workers:
         changes = environment.changes(worker.environ, explanation.launch.environ)
+        if changes.get("MASTER_PORT") == "0":
+            changes["MASTER_PORT"] = "assigned by the hub"
         variables = (f"    {name}={value}" for name, value in changes.items())
-        blocks.append([f"    {join(worker.command)}", *variables])
+        logs = (
+            f"    {name}: {route.file}"
+            for name, route in zip(routes.FILES.values(), worker.routes, strict=True)
+            if route.file
+        )
+        blocks.append([f"    {join(worker.command)}", *variables, *logs])
     common = [line for line in blocks[0] if all(line in lines for lines in blocks[1:])]
     if len(blocks) > 1:
         yield from ("", "each worker", *common)
@@ -159,13 +171,3 @@ def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
             if each.value == fact.value:
                 continue
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
-
-
-def _lines_of_other_ranks(explanation: Explanation) -> Iterator[str]:
-    resolution, host = explanation.launch.resolution, explanation.launch.host
-    for worker in explanation.workers:
-        yield starting.worker_line(worker, explanation.launch.node, host)
-    if resolution.world.local_rank == 0:
-        for scope, text in explanation.launch.notices:
-            if scope == say.NODE:
-                yield f"warning: {host}: {text}"

@@ -31,7 +31,12 @@ FILES = {
 def main(argv: Sequence[str]) -> int:
     """Print or copy the scripts; the result is the exit status."""
     if not argv:
-        rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
+        rows = []
+        for name, path in FILES.items():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            comment = " ".join(line[2:] for line in lines if line.startswith("# "))
+            purpose = re.split(r"[.:] ", comment, maxsplit=1)[0]  # the first sentence, to a colon
+            rows.append(f"{name:20}{purpose}\n")
         return commands.print_page("".join(rows).rstrip("\n"), NAME)
     if argv[0] in ("-h", "--help"):
         return commands.print_page(HELP.rstrip("\n"), NAME)
@@ -40,13 +45,6 @@ def main(argv: Sequence[str]) -> int:
         commands.print_error(words, NAME)
         return 2
     return commands.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
-
-
-def _purpose(path: Path) -> str:
-    """The first sentence of the comment at the top of a script, up to a colon."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    comment = " ".join(line[2:] for line in lines if line.startswith("# "))
-    return re.split(r"[.:] ", comment, maxsplit=1)[0]
 
 
 if __name__ == "__main__":

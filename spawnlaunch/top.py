@@ -69,15 +69,8 @@ def _once(options: argparse.Namespace) -> int:
         return 0  # the first task has all nodes asked
     complaint = ""
     if mine and len(mine.nodes) > 1 and not options.of_a_node:
-        command = [
-            sys.executable,
-            "-m",
-            "spawnlaunch.top",
-            "--once",
-            "--of-a-node",
-            "--",
-            options.words,
-        ]
+        program = (sys.executable, "-m", "spawnlaunch.top")
+        command = [*program, "--once", "--of-a-node", "--", options.words]
         try:
             collected, complaint = step.gather(mine, command)
         except OSError as error:
@@ -87,7 +80,11 @@ def _once(options: argparse.Namespace) -> int:
             return _print(collected.samples, waits, options) or _complained(complaint)
         complaint = f"{complaint}; this is {mine.here} alone"
     is_in_step = mine.has if mine else (lambda _: True)
-    samples = _looked(usage.Sampler(device_use.Meter(), is_in_step, options.words), waits)
+    sampler = usage.Sampler(device_use.Meter(), is_in_step, options.words)
+    waits.start_if_due(sampler.sample())  # two samples, as use is the difference between them
+    time.sleep(BETWEEN_S)
+    waits.finish()
+    samples = sampler.sample()
     if mine:
         collected = step.by_job(samples, waits.answers)
         if options.of_a_node:
@@ -103,14 +100,6 @@ def _complained(complaint: str) -> int:
     if complaint:
         commands.print_error(complaint, NAME, "warning")
     return int(bool(complaint))
-
-
-def _looked(sampler: usage.Sampler, waits: waiting.Inquiry) -> list[usage.Sample]:
-    """A sample. It takes two looks, as use is the difference between them."""
-    waits.start_if_due(sampler.sample())
-    time.sleep(BETWEEN_S)
-    waits.finish()
-    return sampler.sample()
 
 
 def _print(

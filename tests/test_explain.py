@@ -76,6 +76,15 @@ def test_people_read_every_value_its_source_and_the_candidates_that_lost():
     assert any(line.strip().endswith(f"-u {REPORTER}") for line in lines)
 
 
+def test_people_read_the_log_files_of_a_task_and_that_the_hub_assigns_the_port(tmp_path: Path):
+    lines = explain_text("--redirects", 1, "--log-dir", tmp_path, REPORTER, **STEP).splitlines()
+    logs = [line.strip() for line in lines if ".log" in line]
+    (run,) = (line.split()[1] for line in lines if line.startswith("run_id"))
+    assert logs == [f"stdout.log: {tmp_path}/{run}/attempt_0/2/stdout.log"]
+    lines = explain_text(*BY_HAND.split(), REPORTER).splitlines()
+    assert "    MASTER_PORT=assigned by the hub" in lines
+
+
 def test_people_read_unknown_where_a_manager_does_not_say():
     text = explain_text("--master-addr", "node0", REPORTER, **MPICH_RANK)
     assert "node_rank         unknown               not exported" in text.splitlines()

@@ -50,11 +50,7 @@ interrupt_saves = threading.Event()  # while a process trains alone
 def note_signals() -> None:
     """Let SIGUSR1 and SIGTERM ask for a save from now on, however often they come."""
     for number in SIGNALS:
-        signal.signal(number, _note)
-
-
-def _note(number: int, _frame: object) -> None:
-    noted.append(signal.Signals(number).name)
+        signal.signal(number, lambda signum, _: noted.append(signal.Signals(signum).name))
 
 
 @contextmanager

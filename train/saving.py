@@ -46,8 +46,13 @@ def claim(config: Config, task: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
-        is_free = config.overwrite or _goes_on(path, config.resume) or not _holds_run(path)
-        (path / METRICS).open("a").close()
+        metrics = path / METRICS  # of a refused run it is empty
+        is_free = (
+            config.overwrite
+            or _goes_on(path, config.resume)
+            or not (checkpoint.all_in(path) or (metrics.exists() and metrics.stat().st_size > 0))
+        )
+        metrics.open("a").close()
     except OSError as error:
         raise RefusedError(
             f"cannot write to {config.out or 'runs'}: {error.strerror}; use another --out"
@@ -69,12 +74,6 @@ def refuse_removed_source(config: Config, out: Path) -> None:
             raise RefusedError(
                 f"--overwrite would remove what {flag} begins from, {source}; use another --out"
             )
-
-
-def _holds_run(path: Path) -> bool:
-    """Whether a directory has a checkpoint or metrics; a refused run leaves only an empty file."""
-    lines = path / METRICS
-    return bool(checkpoint.all_in(path)) or (lines.exists() and lines.stat().st_size > 0)
 
 
 def _goes_on(path: Path, resume: str) -> bool:

@@ -40,7 +40,10 @@ def main() -> int:
             plot.need_matplotlib()
         if options.show:
             return _show(options, options.show)
-        _refuse_hazards()
+        if find_spec("torch") is None:
+            raise errors.UsageError("torch is not installed; run pip install torch")
+        if hazards := placement.openmp_hazards(os.environ):  # OpenMP has taken the CPUs from all
+            raise errors.UsageError(f"{hazards[0]}; so all arms would sit there")
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing may run beside a measurement
             _end_in_time(options)
@@ -102,14 +105,6 @@ def _end_in_time(options: bench_request.BenchRequest) -> None:
 
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, max(0.001, START_SHARE * options.budget_s - used_s))
-
-
-def _refuse_hazards() -> None:
-    """Raises UsageError without torch, and where OpenMP has taken the CPUs from every arm."""
-    if find_spec("torch") is None:
-        raise errors.UsageError("torch is not installed; run pip install torch")
-    if hazards := placement.openmp_hazards(os.environ):
-        raise errors.UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
 def _show(options: bench_request.BenchRequest, path: str) -> int:

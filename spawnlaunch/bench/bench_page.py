@@ -80,7 +80,11 @@ def _cells(result: results.Result) -> Iterator[tuple[str, ...]]:
             name = f"{measured.workload.name} {series}".rstrip()
             rows = {row.arm: row for row in compared if row.series == series}
             for arm in (each for each in measured.names if values.get(each)):
-                mine = _difference(rows[arm]) if arm in rows else ""
+                mine = ""  # `4 % slower (2 to 6 %), decided`
+                if arm in rows:  # a series without a verdict has none
+                    compared_with = rows[arm].comparison
+                    words, interval = recommendation.difference(compared_with)
+                    mine = f"{words} ({interval}){VERDICTS.get(compared_with.verdict, '')}"
                 yield (name, arm, *_of_arm(measured, series, arm, values[arm], mine))
 
 
@@ -110,12 +114,6 @@ def _as_unit(workload: workloads.Workload, cost: float) -> str:
     return short(1 / cost if workload.higher_is_better else cost)
 
 
-def _difference(row: results.Row) -> str:
-    """A difference as `4 % slower (2 to 6 %), decided`; a series without a verdict has none."""
-    words, interval = recommendation.difference(row.comparison)
-    return f"{words} ({interval}){VERDICTS.get(row.comparison.verdict, '')}"
-
-
 def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
     """Yield by workload the rounds, failures and disturbances, and the steps of larger jobs."""
     for measured in result.measured:
@@ -138,7 +136,8 @@ def _notes(result: results.Result, ranks: Sequence[int]) -> Iterator[str]:
         yield from scaling(measured, result)
     if empty := [each.workload.name for each in result.measured if not each.taken]:
         yield f"without a sample: {', '.join(empty)}"
-    yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
+    if any(row.comparison.low > 0 for row in results.rows(result)):
+        yield f"compared with {result.against}; at most 1 workload in 20 has a wrong difference"
 
 
 def scaling(measured: results.Measured, result: results.Result) -> Iterator[str]:

@@ -9,7 +9,6 @@ import os
 import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spawnlaunch.base import cpuset
@@ -52,6 +51,8 @@ class Watch:
     def __init__(self, cpus: cpuset.CpuSet, node_cpus: cpuset.CpuSet) -> None:
         self._cpus = cpus  # of this rank
         self._node_cpus = node_cpus  # of all ranks of the arm on this node
+        files = (f"{place}/cpu.stat" for place in cgroup.directories("", "cpu"))
+        self._quota_file = next((file for file in files if os.path.exists(file)), "")
         self._began: Effort | None = None
         self.effort: Effort | None = None
         self.steps: list[list[float]] = []  # of each window, the seconds of each step
@@ -64,18 +65,28 @@ class Watch:
         """Stop counting, while the threads and children of the work still exist."""
         assert self._began is not None
         counted = _combined(self._counters(), self._began, -1)
-        counted = counted._replace(cpus=len(self._node_cpus), strayed=_strayed(self._cpus))
+        strayed = ""
+        for task in sysfs.names("/proc/self/task"):
+            mask = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
+            if self._cpus and mask and not cpuset.parse(mask) <= self._cpus:
+                strayed = mask  # of a thread that a library has moved
+                break
+        counted = counted._replace(cpus=len(self._node_cpus), strayed=strayed)
         self.effort = counted if self.effort is None else _combined(counted, self.effort, 1)
 
     def _counters(self) -> Effort:
         """The counters at this moment, since times of their own."""
         texts = [(sysfs.text(f"{task}/schedstat") or "").split() for task in _tasks()]
+        paths = [f"{CPU}{cpu}/thermal_throttle/core_throttle_count" for cpu in self._cpus]
+        counts = [count for path in paths if (count := sysfs.number(path)) is not None]
+        if self._quota_file:
+            counts.append(int(sysfs.fields(self._quota_file).get("nr_throttled", 0)))
         return Effort(
             time.perf_counter(),
             sum(int(each[0]) for each in texts if each) / 1e9,
             sum(int(each[1]) for each in texts if len(each) > 1) / 1e9,
             *busy_and_stolen_s(self._node_cpus),
-            throttled=_throttled(self._cpus),
+            throttled=sum(counts) if counts else None,
         )
 
 
@@ -151,30 +162,6 @@ def _tasks() -> Iterator[str]:
     for task in threads:
         for child in (sysfs.text(f"{task}/children") or "").split():
             yield from (f"/proc/{child}/task/{i}" for i in sysfs.names(f"/proc/{child}/task"))
-
-
-def _throttled(cpus: cpuset.CpuSet) -> int | None:
-    paths = [f"{CPU}{cpu}/thermal_throttle/core_throttle_count" for cpu in cpus]
-    counts = [count for path in paths if (count := sysfs.number(path)) is not None]
-    quota = _quota_file()
-    if quota:
-        counts.append(int(sysfs.fields(quota).get("nr_throttled", 0)))
-    return sum(counts) if counts else None
-
-
-@lru_cache
-def _quota_file() -> str:
-    files = (f"{place}/cpu.stat" for place in cgroup.directories("", "cpu"))
-    return next((file for file in files if os.path.exists(file)), "")
-
-
-def _strayed(cpus: cpuset.CpuSet) -> str:
-    """The mask of a thread that may run outside these CPUs, because a library has moved it."""
-    for task in sysfs.names("/proc/self/task"):
-        mask = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")
-        if cpus and mask and not cpuset.parse(mask) <= cpus:
-            return mask
-    return ""
 
 
 def as_json(effort: Effort | None) -> dict[str, float | int | str] | None:

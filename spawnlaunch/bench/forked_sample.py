@@ -27,7 +27,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from spawnlaunch.base import cpuset, machine
 from spawnlaunch.bench import effort
@@ -80,7 +80,9 @@ def fork(binding: apply.Binding, run: Callable[[], NoReturn]) -> int:
             for signum in ENDING:
                 signal.signal(signum, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            _bind(binding)
+            if refusal := apply.pin(binding):
+                raise OSError(refusal)  # a sample that is bound otherwise would be a lie
+            apply.place_memory(binding)
             run()
         except BaseException:
             traceback.print_exc()
@@ -88,13 +90,6 @@ def fork(binding: apply.Binding, run: Callable[[], NoReturn]) -> int:
             os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
-
-
-def _bind(binding: apply.Binding) -> None:
-    refusal = apply.pin(binding)
-    if refusal:
-        raise OSError(refusal)  # a sample that is bound otherwise would be a lie
-    apply.place_memory(binding)
 
 
 def of_workload(
@@ -152,9 +147,16 @@ def of_command(
 ) -> Sample:
     """Run the command to its end. A rank that prints no metric has no value."""
     before = effort.busy_and_stolen_s(allowed)
+
+    def become() -> NoReturn:
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output.fileno(), 1), (output.fileno(), 2)):
+            os.dup2(source, target)
+        os.execvpe(words[0], list(words), environ)
+
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
-        pid = fork(binding, lambda: _become(words, environ, output))
+        pid = fork(binding, become)
         ended = wait(pid, stopped)
         took_s = time.perf_counter() - began
         output.seek(0)
@@ -168,13 +170,6 @@ def of_command(
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
     value = took_s if metric is None else last_number(text, metric)
     return Sample({} if value is None else {"": value}, "", cost)
-
-
-def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoReturn:
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (output.fileno(), 1), (output.fileno(), 2)):
-        os.dup2(source, target)
-    os.execvpe(words[0], list(words), environ)
 
 
 def last_number(text: str, key: str) -> float | None:
@@ -198,15 +193,6 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _kill_tree(leader: int) -> None:
-    """Kill a process and its descendants, which a launcher starts in sessions of their own."""
-    process = proc.look(leader)
-    for each in proc.below([process] if process else []):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each.pid, signal.SIGKILL)
-    _kill_group(leader)
-
-
 def wait(pid: int, stopped: Stopped) -> Ended | None:
     """Wait for a child and return its exit; None if it was killed because of `stopped`."""
     pidfd, killed = machine.open_pidfd(pid), False
@@ -223,7 +209,12 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
                 return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():
                 killed = True
-                _kill_tree(pid)
+                process = proc.look(pid)
+                # A launcher starts its workers in sessions of their own.
+                for each in proc.below([process] if process else []):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(each.pid, signal.SIGKILL)
+                _kill_group(pid)
     finally:
         if pidfd is not None:
             os.close(pidfd)

@@ -52,7 +52,11 @@ class RankGroup:
         self._put(f"{key}/{self.rank}", value)
         if self.rank != 0:
             return []
-        return [self._take(f"{key}/{rank}") for rank in range(self.size)]
+        values = []
+        for rank in range(self.size):
+            values.append(pickle.loads(self._wait_for(f"{key}/{rank}")))
+            self._store.delete_key(f"{key}/{rank}")
+        return values
 
     def broadcast(self, value: object) -> Any:
         """Return rank 0's value on every rank; each rank waits until rank 0 has sent it."""
@@ -98,11 +102,6 @@ class RankGroup:
     def _put(self, key: str, value: object) -> None:
         data: Any = pickle.dumps(value)  # the store keeps bytes; its stub knows str alone
         self._store.set(key, data)
-
-    def _take(self, key: str) -> Any:
-        value = pickle.loads(self._wait_for(key))
-        self._store.delete_key(key)
-        return value
 
     def _wait_for(self, key: str) -> bytes:
         while True:
@@ -165,7 +164,8 @@ def _start_store(address: str, port: int) -> None:
         _keep_store(address, port, problem_writer, end_reader, end_writer)
     os.close(problem_writer)
     os.close(end_reader)
-    atexit.register(_end_store, pid, end_writer)
+    atexit.register(os.waitpid, pid, 0)
+    atexit.register(os.close, end_writer)  # comes before what was registered before
     with open(problem_reader) as pipe:
         if problem := pipe.read():
             raise forked_sample.FailedError(f"cannot listen for the other ranks: {problem}")
@@ -186,11 +186,6 @@ def _keep_store(
         os.write(problem_writer, str(error).encode())
     finally:
         os._exit(0)
-
-
-def _end_store(pid: int, end_writer: int) -> None:
-    os.close(end_writer)
-    os.waitpid(pid, 0)
 
 
 def connect(address: str, port: int, key: str) -> Store:

@@ -9,7 +9,6 @@ Controls are never advised, nor arms that have more than flags of the launcher, 
 not print.
 """
 
-import math
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -87,15 +86,13 @@ def difference(comparison: stats.Comparison) -> tuple[str, str]:
     >>> difference(stats.Comparison(1 / 1.04, 1 / 1.06, 1 / 1.02, 0.0, 40, stats.WORSE))
     ('4 % slower', '2 to 6 %')
     """
-    is_faster = comparison.ratio > 1
-    middle = comparison.ratio if is_faster else 1 / comparison.ratio
-    most = 1 / comparison.low if comparison.low > 0 else math.inf
-    ends = (comparison.low, comparison.high) if is_faster else (1 / comparison.high, most)
-    low, high = (math.inf if end == math.inf else 100 * (end - 1) for end in ends)
-    digits = 0 if middle > 1.1 or high - low > 4 else 1
-    words = f"{100 * (middle - 1):.{digits}f} % {'faster' if is_faster else 'slower'}"
     if comparison.low <= 0:
-        return words, "too few rounds for an interval"
+        return "no interval yet", "too few rounds"
+    sign = 1 if comparison.ratio > 1 else -1
+    middle = comparison.ratio**sign
+    low, high = sorted(100 * (end**sign - 1) for end in (comparison.low, comparison.high))
+    digits = 0 if middle > 1.1 or high - low > 4 else 1
+    words = f"{100 * (middle - 1):.{digits}f} % {'faster' if sign > 0 else 'slower'}"
     interval = f"{low:.{digits}f} to {high:.{digits}f} %"
     return words.replace(".0 %", " %"), interval.replace(".0 ", " ")
 
@@ -108,9 +105,9 @@ def print_pick(advice: Advice) -> int:
 
 
 def busy(result: results.Result) -> str:
-    """The words ` on a busy machine` if a node had a high load for its CPUs; else ""."""
+    """The words ` on a busy machine ...` if a node had a high load for its CPUs; else ""."""
     loads = [each["load"] / max(1, len(cpuset.parse(each["allowed"]))) for each in result.nodes]
-    return " on a busy machine" if max(loads, default=0) > BUSY else ""
+    return " on a busy machine (an idle one needs less)" if max(loads, default=0) > BUSY else ""
 
 
 def _more(
@@ -132,7 +129,7 @@ def _more(
     minutes = passes * pass_s / 60
     budget = next((nice for nice in NICE_MIN if nice >= max(minutes, spent_s / 60 * 1.2)), 1440)
     if any(row.comparison.low <= 0 for row in undecided):
-        text = f"{here} rounds of {name} are too few; --budget {budget}m has {needed}"
+        text = f"{here} of {needed} rounds of {name} were done; --budget {budget}m would do all"
     else:
         text = f"--budget {budget}m would decide {DELTA} in {name}"
     return text if here else f"{name} had no whole round; --budget {budget}m or more is needed"

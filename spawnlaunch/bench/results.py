@@ -298,16 +298,14 @@ def head(result: Result) -> dict[str, Any]:
 
 def summary(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
     """The last line of the file: the comparisons and the advice, for other programs."""
-    compared = [{**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)]
+    compared = []
+    for row in rows(result):
+        fields = row.comparison._asdict()
+        # JSON has no infinity: an unknown end of an interval is null.
+        known = {name: None if value == math.inf else value for name, value in fields.items()}
+        known["low"] = row.comparison.low or None
+        compared.append({**row._asdict(), "comparison": known})
     return {"comparisons": compared, "advice": advice}
-
-
-def _finite(comparison: stats.Comparison) -> dict[str, Any]:
-    """A comparison for JSON, which has no infinity: an unknown end of an interval is null."""
-    known = {
-        name: None if value == math.inf else value for name, value in comparison._asdict().items()
-    }
-    return {**known, "low": comparison.low or None}
 
 
 def check_writable(path: str, *, is_read: bool = False) -> None:

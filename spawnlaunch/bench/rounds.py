@@ -180,10 +180,16 @@ class Bench:
         try:
             if part is None:
                 return None
-            words, environ = self.options.command, self.here.environ
+            words, environ = self.options.command, dict(self.here.environ)
             if part.request.launcher:
                 words = arms.launcher_words(arm, int(self.options.nproc or 1), port, words)
-                environ = _as_in_a_shell(environ, self.options.omp_threads)
+                environ = {  # as in a shell: without what a rank has from its launcher
+                    name: value
+                    for name, value in environ.items()
+                    if name not in OF_RANKS and not name.startswith(PREFIXES_OF_RANKS)
+                }
+                if self.options.omp_threads is not None:
+                    environ["OMP_NUM_THREADS"] = str(self.options.omp_threads)
             else:
                 environ = _as_a_rank(environ, part, port)
             return forked_sample.of_command(
@@ -242,16 +248,6 @@ def _as_a_rank(environ: forked_sample.Environ, part: Part, port: int) -> dict[st
     variables |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
     texts = {name: str(value) for name, value in variables.items()}
     return {**environ, **texts, **dict(part.request.environ)}
-
-
-def _as_in_a_shell(environ: forked_sample.Environ, threads: int | None) -> dict[str, str]:
-    """The environment without what a rank has from its launcher; `threads` are the user's."""
-    variables = {
-        name: value
-        for name, value in environ.items()
-        if name not in OF_RANKS and not name.startswith(PREFIXES_OF_RANKS)
-    }
-    return variables if threads is None else {**variables, "OMP_NUM_THREADS": str(threads)}
 
 
 def order(names: Sequence[str], workload: str, number: int) -> list[str]:

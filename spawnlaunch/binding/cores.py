@@ -89,7 +89,10 @@ def _reserved(
     if isinstance(reserved, str):
         if not node.l3:
             warnings.append("L3 groups are not known here: no core is reserved for them")
-        reserved = cpuset.EMPTY.union(*(_first_core(node, group) for group in node.l3))
+        # The first core of an L3 group by the hardware, allowed or not: so where a site already
+        # reserves that core for the system, no second one is lost. A group of one core keeps it.
+        groups = ([core for core in node.cores if core & group] for group in node.l3)
+        reserved = cpuset.EMPTY.union(*(cores[0] for cores in groups if len(cores) > 1))
     if node.cpus_allowed and node.cpus_allowed <= reserved:
         warnings.append(
             f"the reserved CPUs {cpuset.format(reserved & node.cpus_allowed)} are all that is "
@@ -97,16 +100,6 @@ def _reserved(
         )
         return cpuset.EMPTY
     return reserved
-
-
-def _first_core(node: hardware.Node, group: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The first core of an L3 group by the hardware, allowed or not.
-
-    So where a site already reserves that core for the system, no second one is lost. A group of one
-    core keeps it.
-    """
-    cores = [core for core in node.cores if core & group]
-    return cores[0] if len(cores) > 1 else cpuset.EMPTY
 
 
 def count_cores(node: hardware.Node, cpus: Iterable[int]) -> int:

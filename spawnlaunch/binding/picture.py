@@ -91,7 +91,11 @@ class _Drawing:
         ]
 
     def lines(self) -> Iterator[str]:
-        parts = list(self._packages())
+        parts: list[str] = []
+        packages = self._node.packages
+        for number, package in enumerate(packages or (self._node.cpus_online,)):
+            title = f"package {number}" if packages else "packages not known"
+            parts += self._domain(title, package, self._numa(package))
         beside = self._beside(self._node.cpus_online)
         if beside:
             yield from _headed("machine", beside)
@@ -102,12 +106,6 @@ class _Drawing:
         for i, kind in enumerate(self._node.kinds):
             yield f"{'slower' if i else 'fastest'} cores ({kind.name}): {cpuset.format(kind.cpus)}"
         yield from (f"{name}: place not known" for name, _ in self._waiting)
-
-    def _packages(self) -> Iterator[str]:
-        packages = self._node.packages
-        for number, package in enumerate(packages or (self._node.cpus_online,)):
-            title = f"package {number}" if packages else "packages not known"
-            yield from self._domain(title, package, self._numa(package))
 
     def _numa(self, package: cpuset.CpuSet) -> Iterator[str]:
         for numa in self._node.numa:

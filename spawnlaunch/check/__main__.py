@@ -142,7 +142,12 @@ def _gather(
 
 def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[str]:
     """The table, a line for each verdict, its remedy below it, and the number of faults."""
-    rows = [COLUMNS, *map(_row, everyone)]
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for facts in everyone:
+        device, numa, cpus = facts.device_address or "-", facts.numa or "-", facts.cpus or "any"
+        loader = "same" if facts.loader_cpus == facts.cpus else facts.loader_cpus or "any"
+        rows.append((f"{facts.rank}", facts.host, f"{facts.local_rank}", device, numa, cpus,
+                     f"{facts.cores}", facts.memory, f"{facts.omp_threads}", loader))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -158,13 +163,6 @@ def _page(everyone: Sequence["Facts"], shown: Sequence["Verdict"]) -> Iterator[s
     wrong = [(counts["fail"], "fault"), (counts["warn"], "warning")]
     summary = " and ".join(f"{n} {noun}{'s' * (n > 1)}" for n, noun in wrong if n)
     yield summary or "No problems found."
-
-
-def _row(facts: "Facts") -> tuple[str, ...]:
-    device, numa, cpus = facts.device_address or "-", facts.numa or "-", facts.cpus or "any"
-    loader = "same" if facts.loader_cpus == facts.cpus else facts.loader_cpus or "any"
-    return (f"{facts.rank}", facts.host, f"{facts.local_rank}", device, numa, cpus,
-            f"{facts.cores}", facts.memory, f"{facts.omp_threads}", loader)  # fmt: skip
 
 
 if __name__ == "__main__":

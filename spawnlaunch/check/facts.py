@@ -174,20 +174,15 @@ def _by_default(
 def _size(local_rank: int, environ: Mapping[str, str]) -> int:
     """The number of ranks on this node."""
     text = environ.get("LOCAL_WORLD_SIZE", "")
-    size = int(text) if reading.is_number(text) else _tasks(environ)
-    return max(size, local_rank + 1)
+    if not reading.is_number(text):  # Slurm's step: `2(x3)` is three nodes with two tasks each
+        text = environ.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0]
+    return max(int(text) if reading.is_number(text) else 1, local_rank + 1)
 
 
 def _is_launched(environ: Mapping[str, str]) -> bool:
     """Whether our launcher has started this worker: torchrun sets True for its store."""
     counted = "TORCHELASTIC_RESTART_COUNT" in environ
     return counted and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
-
-
-def _tasks(environ: Mapping[str, str]) -> int:
-    """The tasks of Slurm's step on a node; `2(x3)` stands for three nodes with two tasks each."""
-    tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0]
-    return int(tasks) or 1 if reading.is_number(tasks) else 1
 
 
 class _Mask:

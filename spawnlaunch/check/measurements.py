@@ -70,11 +70,13 @@ def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
     """The further measurements of --all."""
     device, hosts = device_of(local_rank), of_each(os.uname().nodename)
     shm = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
-    measurements: dict[str, Any] = {
-        "computes_on": str(device),
-        "limits": {name: _limits(number) for name, number in LIMITS.items()}
-        | {"shm": (shm.f_bavail * shm.f_frsize if shm else 0, None)},
+    limits = {name: resource.getrlimit(number) for name, number in LIMITS.items()}
+    limits_or_none: dict[str, Any] = {  # soft and hard; None: there is no limit
+        name: tuple(None if n == resource.RLIM_INFINITY else n for n in pair)
+        for name, pair in limits.items()
     }
+    limits_or_none["shm"] = (shm.f_bavail * shm.f_frsize if shm else 0, None)
+    measurements: dict[str, Any] = {"computes_on": str(device), "limits": limits_or_none}
     if device.type != "cpu":
         measurements["gflops"] = _rate(device, *_product(device)) / 1e9
     return {**measurements, "sums": _sums(device, rank, hosts)}
@@ -204,12 +206,6 @@ def _clock(rank: int) -> float:
                 after = time.time()
                 best = min(best, (after - before, (before + after) / 2 - float(message)))
     return best[1]
-
-
-def _limits(number: int) -> tuple[int | None, int | None]:
-    """The soft and the hard limit; None: there is no limit."""
-    soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(number))
-    return soft, hard
 
 
 def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -66,7 +66,12 @@ def of_bindings(everyone: Sequence[Facts]) -> list[Verdict]:
         verdicts += _shared(host, on_host)
         verdicts += _shared_devices(host, on_host)
         verdicts += _narrow(host, on_host)
-    verdicts += _without_device(everyone)
+    without = [facts for facts in everyone if not facts.visible_devices]
+    if 0 < len(without) < len(everyone):
+        numbers = tuple(facts.rank for facts in without)
+        hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
+        message = f"{ranks_of(numbers)} on {hosts}: no device is seen there, and others see some"
+        verdicts.append(Verdict("no-device", FAIL, message, NO_DEVICE, numbers))
     for facts in everyone:
         verdicts += _of_rank(facts)
     return verdicts
@@ -128,16 +133,6 @@ def _shared_devices(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
                 else "start as many ranks as there are devices: spawnlaunch --nproc gpu"
             )
             yield Verdict("shared-device", _status_of_sharing(members), message, remedy, numbers)
-
-
-def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
-    """Ranks that see no device where others see some."""
-    without = [facts for facts in everyone if not facts.visible_devices]
-    if 0 < len(without) < len(everyone):
-        numbers = tuple(facts.rank for facts in without)
-        hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
-        message = f"{ranks_of(numbers)} on {hosts}: no device is seen there, and others see some"
-        yield Verdict("no-device", FAIL, message, NO_DEVICE, numbers)
 
 
 def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:
@@ -284,9 +279,12 @@ def of_measured(ranks: Sequence[Rank]) -> list[Verdict]:
         _versions(ranks),
         _speed(ranks, "matrix product", "gflops_per_thread", "GFLOP/s per thread", "cpu"),
         _clocks(ranks),
-        *_nics(ranks),
-        *_surroundings(ranks),
     ]
+    for (text, wrong, remedy), members in _by(ranks, _nics_of).items():
+        numbers = _numbers(members)
+        message = f"{ranks_of(numbers)}: {text}{wrong}"
+        verdicts.append(Verdict("network", FAIL if wrong else OK, message, remedy, numbers))
+    verdicts += _surroundings(ranks)
     if "limits" in ranks[0]:
         if ranks[0]["computes_on"] != "cpu":
             verdicts.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
@@ -339,14 +337,6 @@ def _clocks(ranks: Sequence[Rank]) -> Verdict:
     by = f"{abs(ahead_s):.3g} s {'ahead of' if ahead_s > 0 else 'behind'} rank 0's"
     remedy = "let chrony or ntpd run on that machine, and see that it reaches its servers"
     return Verdict("clocks", FAIL, f"{most['host']} is {by}", remedy, (most["rank"],))
-
-
-def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
-    """The verdicts on the network of the ranks; ranks with equal ones are together."""
-    for (text, wrong, remedy), members in _by(ranks, _nics_of).items():
-        numbers = _numbers(members)
-        message = f"{ranks_of(numbers)}: {text}{wrong}"
-        yield Verdict("network", FAIL if wrong else OK, message, remedy, numbers)
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:

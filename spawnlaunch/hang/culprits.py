@@ -135,7 +135,12 @@ def judged(
     mismatch = flight.mismatch(recorded)
     if mismatch:  # which is seldom
         mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
-    meetings = _recent(recorded, now)
+    meetings = [
+        meeting for group in flight.names(recorded) for meeting in _meetings(group, recorded, now)
+    ]
+    meetings.sort(key=lambda meeting: meeting.begins)
+    recent = [meeting for meeting in meetings if meeting.begins >= now - RECENT_S * 1e9]
+    meetings = recent if len(recent) >= FEW else meetings[-FEW:]
     if not meetings or _are_past(meetings, now):
         return Verdict({}, (), mismatch)
     since = meetings[0].begins
@@ -165,16 +170,6 @@ def _placed(answer: asked.Testimony) -> flight.Record:
         return answer.record
     placed = (call._replace(place=min(lines)) if call is last else call for call in calls)
     return answer.record._replace(calls=tuple(placed))
-
-
-def _recent(recorded: Mapping[int, flight.Record], now: int) -> list[_Meeting]:
-    """The collectives that are looked at, in their order."""
-    meetings = [
-        meeting for group in flight.names(recorded) for meeting in _meetings(group, recorded, now)
-    ]
-    meetings.sort(key=lambda meeting: meeting.begins)
-    recent = [meeting for meeting in meetings if meeting.begins >= now - RECENT_S * 1e9]
-    return recent if len(recent) >= FEW else meetings[-FEW:]
 
 
 def _meetings(group: str, recorded: Mapping[int, flight.Record], now: int) -> Iterator[_Meeting]:

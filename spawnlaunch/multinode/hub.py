@@ -128,7 +128,10 @@ class Hub(phases.Phases):
         hello, settings = node.hello, self.settings
         self._arrivals += 1
         for fence in self._fences_of.get(hello.host, ()):
-            if _ends(node, fence):
+            # The fenced launcher's workers have ended if this is the same launcher, or the same
+            # machine after a reboot. Host names alone prove nothing: several may be "localhost".
+            is_there = (hello.host, node.addr) == (fence.host, fence.addr)
+            if hello.launcher_id == fence.launcher_id or (is_there and hello.boot != fence.boot):
                 self.fences.drop(fence)
         self._expect_again(hello)
         self._learn(conn, node)
@@ -263,13 +266,3 @@ def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
         return True
     place = (old.host, old.given_node_rank, node.addr)
     return old.boot != hello.boot and place == (hello.host, hello.given_node_rank, addr)
-
-
-def _ends(node: roster.Peer, fence: phases.Fence) -> bool:
-    """Whether a Hello proves that the fenced launcher's workers have ended.
-
-    It does if it comes from the same launcher, or from the same machine after a reboot. Host names
-    alone prove nothing: several machines may be "localhost".
-    """
-    hello, is_there = node.hello, (node.hello.host, node.addr) == (fence.host, fence.addr)
-    return hello.launcher_id == fence.launcher_id or (is_there and hello.boot != fence.boot)

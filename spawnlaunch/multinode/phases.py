@@ -227,7 +227,9 @@ class Phases(rules.Rules):
     # Launchers connect
 
     def _join(self) -> None:
-        if first := self._first_that_ends_all():
+        leaving = self.nodes.of(roster.LEAVING).values()
+        first = min(leaving, key=lambda node: not node.is_local, default=None)
+        if first and (first.is_local or not self.settings.is_elastic):  # its signal ends the launch
             self.outcomes = []
             self._end(failures.Cause("signal", first.hello.host, code=-first.end_signal))
             return
@@ -245,13 +247,7 @@ class Phases(rules.Rules):
         else:
             self._called = min(self._called, self.now)
             if not self.fences and self._is_time() and not self._may_be_cut_off():
-                self._begin_if_allowed()
-
-    def _first_that_ends_all(self) -> roster.Peer | None:
-        """Return a launcher with a signal that ends the launch, the hub's own before others."""
-        leaving = self.nodes.of(roster.LEAVING).values()
-        first = min(leaving, key=lambda node: not node.is_local, default=None)
-        return first if first and (first.is_local or not self.settings.is_elastic) else None
+                self._begin_epoch()
 
     def _surely_not_connecting(self) -> list[WillNotConnect]:
         """The launchers that will not connect."""
@@ -385,16 +381,13 @@ class Phases(rules.Rules):
     def is_mute(self, node: roster.Peer) -> bool:
         return self.now - node.last_message_at > MISSED * self.settings.beat_s
 
-    def _begin_if_allowed(self) -> None:
+    def _begin_epoch(self) -> None:
         if self.epoch == 0 and self.floor:  # the loss of the earlier hub counts as a lost node
             used = _used_after(failures.Cause("lost"), self.used, self.settings)
             if used is None:
                 self._end(failures.Cause("lost", words="the hub before"))
                 return
             self.used = used
-        self._begin_epoch()
-
-    def _begin_epoch(self) -> None:
         settings, nodes = self.settings, self.nodes
         order = roster.chosen(nodes.of(roster.READY), settings.most)
         self._launch_name = self._launch_name or roster.launch_name(nodes, settings.launch_name)

@@ -123,11 +123,10 @@ def natural(host: str) -> tuple[tuple[int, int, str], ...]:
     ['10', 'b', 'node2', 'node10']
     """
     parts = re.findall(r"[0-9]+|[^0-9]+", host)
-    return tuple(_digits(p.lstrip("0")) if p[0] in DIGITS else (1, 0, p) for p in parts)
-
-
-def _digits(number: str) -> tuple[int, int, str]:
-    return 0, len(number), number
+    return tuple(
+        (0, len(number := part.lstrip("0")), number) if part[0] in DIGITS else (1, 0, part)
+        for part in parts
+    )
 
 
 def _key(node: Peer) -> tuple[object, ...]:

@@ -409,7 +409,16 @@ def write_result(
         "host": launch.hostname,
         "run_id": launch.resolution.world.run_id,
         "oom": None,
-        "restarts": [_restart(cause) for cause in result.restarted],
+        "restarts": [
+            {
+                "cause": cause.kind,
+                "rank": cause.rank if cause.kind == "failure" else None,
+                "status": cause.status(),
+                "signal": _signal(cause.code),
+                "seconds": round(cause.after_s, 3),
+            }
+            for cause in result.restarted
+        ],
         "ranks": [as_json(exited) for exited in sorted(result.exits)],
     }
     if cause := result.cause:
@@ -423,16 +432,6 @@ def write_result(
         record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
     record["ranks"].sort(key=lambda exited: exited["rank"])
     return _write(record, launch.result or "", "--result", indent=1)
-
-
-def _restart(cause: failures.Cause) -> dict[str, Any]:
-    return {
-        "cause": cause.kind,
-        "rank": cause.rank if cause.kind == "failure" else None,
-        "status": cause.status(),
-        "signal": _signal(cause.code),
-        "seconds": round(cause.after_s, 3),
-    }
 
 
 def as_json(exited: failures.WorkerExit) -> dict[str, Any]:

@@ -308,7 +308,10 @@ def folded(some: Sequence[Name]) -> tuple[Name, ...]:
         else:
             runs.append([name])
     shown = runs if len(runs) <= MOST_NAMES else runs[: MOST_NAMES - 1]
-    texts = [_folded(run) for run in shown]
+    texts = []
+    for run in shown:
+        (before, first, domain), (_, last, _) = run[0], run[-1]
+        texts.append(f"{before}[{first}-{last}]{domain}" if len(run) > 1 else "".join(run[0]))
     rest = len(some) - sum(map(len, shown))
     return (*texts, f"{rest}{MORE}") if rest else tuple(texts)
 
@@ -323,8 +326,3 @@ def _split(name: Name) -> tuple[str, str, str]:
 def _is_next(before: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
     number = before[1] and str(int(before[1]) + 1).zfill(len(before[1]))
     return bool(number) and other == (before[0], number, before[2])
-
-
-def _folded(run: Sequence[tuple[str, str, str]]) -> str:
-    (before, first, domain), (_, last, _) = run[0], run[-1]
-    return f"{before}[{first}-{last}]{domain}" if len(run) > 1 else before + first + domain

@@ -69,14 +69,15 @@ class Meter:
         if number is None:
             return None
         if number not in self._uses:
-            self._uses[number] = self._look(self._node.devices[number])
+            device = self._node.devices[number]
+            figures: dict[str, Any] = {}
+            if device.vendor != "nvidia":
+                figures = of_sysfs(f"{self._root}{pci.DEVICES}/{device.address}")
+            elif self._nvml:
+                figures = self._nvml.figures(device)
+            use = DeviceUse(device.number, device.address, device.vendor)
+            self._uses[number] = use._replace(**figures)
         return self._uses[number]
-
-    def _look(self, device: nodes.Device) -> DeviceUse:
-        known = DeviceUse(device.number, device.address, device.vendor)
-        if device.vendor == "nvidia":
-            return known._replace(**self._nvml.figures(device)) if self._nvml else known
-        return known._replace(**of_sysfs(f"{self._root}{pci.DEVICES}/{device.address}"))
 
 
 def of_sysfs(directory: str) -> dict[str, Any]:

@@ -36,12 +36,15 @@ def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host:
     y = 22.0
     taken = {w["device"]["index"]: w["local_rank"] for w in workers if w["device"]}
     waiting = list(node["devices"])
+    l3 = [cpuset.parse(each) for each in node["l3"]]
     for title, cpus in _domains(node):
         here = [core for core in cores if core.cpus & cpus]
         local = [(each, cpuset.parse(each["local_cpus"] or "")) for each in waiting]
         beside = [each for each, its_cpus in local if its_cpus and its_cpus <= cpus]
         waiting = [each for each in waiting if each not in beside]
-        part, height = _domain(title, _groups(node, here), beside, taken, y)
+        by_l3 = [[core for core in here if core.cpus & group] for group in l3]
+        by_l3.append([core for core in here if not any(core.cpus & group for group in l3)])
+        part, height = _domain(title, [each for each in by_l3 if each], beside, taken, y)
         drawn += part
         y += height + GAP
     for device in waiting:
@@ -72,14 +75,6 @@ def _domains(node: Mapping[str, Any]) -> list[tuple[str, frozenset[int]]]:
         if cpus:
             domains.append((f"{package}NUMA node {numa['id']}{size}", cpus))
     return domains or [("all CPUs", cpuset.parse(node["cpus_online"]))]
-
-
-def _groups(node: Mapping[str, Any], cores: Sequence[_Core]) -> list[list[_Core]]:
-    """The cores by L3 group."""
-    groups = [cpuset.parse(each) for each in node["l3"]]
-    members = [[core for core in cores if core.cpus & group] for group in groups]
-    rest = [core for core in cores if not any(core.cpus & group for group in groups)]
-    return [group for group in [*members, rest] if group]
 
 
 def _domain(

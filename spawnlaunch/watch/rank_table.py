@@ -185,16 +185,14 @@ def title(ranks: Sequence[usage.Sample]) -> str:
     count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
     name, starter = ranks[0].launch, ranks[0].starter
     launch_name = name if name.startswith(starter) else f"{starter} {name}"
-    return errors.one_line(f"{launch_name}: {count}  {_command(ranks[0].command)}")
-
-
-def _command(words: str) -> str:
-    """The command without parts that all have: interpreter, -u, and this package's path."""
-    first, _, rest = words.partition(" ")
-    words = rest if first.rpartition("/")[2].startswith("python") else words
-    words = words.removeprefix("-u ")
-    script, _, arguments = words.partition(" ")
-    return f"spawnlaunch.train {arguments}" if script.endswith(BUNDLED) else words
+    # The command is shown without parts that all have: interpreter, -u, this package's path.
+    command = ranks[0].command
+    first, _, rest = command.partition(" ")
+    command = rest if first.rpartition("/")[2].startswith("python") else command
+    command = command.removeprefix("-u ")
+    script, _, arguments = command.partition(" ")
+    command = f"spawnlaunch.train {arguments}" if script.endswith(BUNDLED) else command
+    return errors.one_line(f"{launch_name}: {count}  {command}")
 
 
 def rows(ranks: Sequence[usage.Sample], width: int, sort: str, history: notes.History) -> list[str]:

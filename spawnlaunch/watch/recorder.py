@@ -98,7 +98,11 @@ class _Recording:
         while True:
             timeout_s = self._due - machine.monotonic()
             if self._has_several_nodes:
-                self._start_with_other_nodes()
+                moment = int(machine.time() / TOGETHER_S)
+                if moment != self._moment:  # at which the recorders of all nodes ask
+                    self._moment = moment
+                    if self._waiting.start_if_due(self._samples):
+                        self._question_moment = moment
                 timeout_s = min(timeout_s, TOGETHER_S - machine.time() % TOGETHER_S)
             sources = [0, *self._waiting.fds]
             ready = select.select(sources, [], [], max(0.0, timeout_s))[0]
@@ -109,18 +113,15 @@ class _Recording:
                 if not data:
                     return
                 *lines, self._rest = (self._rest + data).split(b"\n")
-                for line in lines:
-                    self._take_event(json.loads(line))
+                for event in map(json.loads, lines):
+                    if event["kind"] == "attempt":
+                        self._since = event["since"]
+                        self._has_several_nodes = event["world"].get("GROUP_WORLD_SIZE", "1") != "1"
+                        self._written_once.clear()
+                        self._due = machine.monotonic() + SHORTEST_S
+                    self._write(event)
             elif machine.monotonic() >= self._due:  # a sample of many ranks takes seconds
                 self._sample()
-
-    def _take_event(self, event: dict[str, Any]) -> None:
-        if event["kind"] == "attempt":
-            self._since = event["since"]
-            self._has_several_nodes = event["world"].get("GROUP_WORLD_SIZE", "1") != "1"
-            self._written_once.clear()
-            self._due = machine.monotonic() + SHORTEST_S
-        self._write(event)
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
@@ -134,20 +135,17 @@ class _Recording:
             return
         self._histories.add(samples)
         for sample in samples:
-            self._first(sample)
+            since, progress = self._since.get(str(sample.rank)), sample.progress
+            if sample.output_at is not None and since is not None and sample.output_at > since:
+                self._once("output", sample.rank)
+            if progress and progress.first_collective:
+                self._once("collective", sample.rank, at=round(progress.first_collective, 3))
         self._write(columns(samples))
         self._samples = samples
         if not self._has_several_nodes:
             self._waiting.start_if_due(samples)
         for note in self._histories.notes().get(self._mark, ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
-
-    def _start_with_other_nodes(self) -> None:
-        moment = int(machine.time() / TOGETHER_S)
-        if moment != self._moment:
-            self._moment = moment
-            if self._waiting.start_if_due(self._samples):
-                self._question_moment = moment
 
     def _judge(self) -> None:
         if self._has_several_nodes:
@@ -168,13 +166,6 @@ class _Recording:
             hangs_at = note.words.partition(" so far, ")[2]  # elsewhere it is another hang
             words = note.words + NODE_SCOPE * self._has_several_nodes
             self._once("note", note.rank, hangs_at, note=note.kind, words=words)
-
-    def _first(self, sample: usage.Sample) -> None:
-        since = self._since.get(str(sample.rank))
-        if sample.output_at is not None and since is not None and sample.output_at > since:
-            self._once("output", sample.rank)
-        if sample.progress and sample.progress.first_collective:
-            self._once("collective", sample.rank, at=round(sample.progress.first_collective, 3))
 
     def _once(self, kind: str, rank: int, where: str = "", **values: Any) -> None:
         key = (kind, rank, values.get("note", ""), where)

@@ -206,7 +206,7 @@ class Sampler:
             cpus=cpuset.format(mask),
             elsewhere=cpuset.format(_elsewhere(watched, mask)),
             memory=process.memory_info().rss,
-            peak=_peak(status),
+            peak=int(status["VmHWM"].split()[0]) * 1024 if "VmHWM" in status else None,
             memory_below=sum(memory for _, memory in below),
             threads=int(status["Threads"]) if status else process.num_threads(),
             processes=len(below),
@@ -262,11 +262,6 @@ def _elsewhere(watched: _Watched, mask: frozenset[int]) -> frozenset[int]:
         if cpu not in mask:
             watched.outside.add(cpu)
     return watched.elsewhere | watched.outside
-
-
-def _peak(status: Mapping[str, str]) -> int | None:
-    """The peak of the resident set, in bytes."""
-    return int(status["VmHWM"].split()[0]) * 1024 if "VmHWM" in status else None
 
 
 def _command(process: psutil.Process) -> str:

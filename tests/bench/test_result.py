@@ -1,5 +1,6 @@
 """From samples to the table, the advice, the file and the picture."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,24 @@ def test_what_is_not_decided_names_the_rounds_or_the_budget_that_would_decide():
     found.about["rounds"] = None
     assert " --budget " in advise(found).text
     assert not advise(found).is_sure
+
+
+def test_of_too_few_rounds_for_an_interval_no_difference_is_shown():
+    found = laptop(("auto", "unpinned"), train={"unpinned": 1.2})
+    found = found._replace(nodes=[{**node, "load": 99.0} for node in found.nodes])
+    found.about["rounds"] = None
+    measured = found.measured[0]
+    few = measured._replace(taken=[each for each in measured.taken if each.round < 3])
+    page = "\n".join(bench_page.page(found._replace(measured=[few])))
+    assert re.match(
+        r"not decided in \S+ \S+ on a busy machine \(an idle one needs less\): "
+        r"3 of 40 rounds of train were done; --budget \d+m would do all\n",
+        page,
+    )
+    assert "no interval yet (too few rounds), not decided" in page
+    assert "faster" not in page
+    assert "1 workload in 20" not in page
+    assert "1 workload in 20" in "\n".join(bench_page.page(found))
 
 
 def test_arms_that_are_one_leave_nothing_to_compare():

@@ -128,7 +128,7 @@ MUTANTS = (
            "self._join_s", 587),
     Mutant("the budget goes on with another hub", "multinode.hub:Hub._learn",
            "max(self.used, hello.used)", "self.used", 691),
-    Mutant("a lost hub is a restart", "multinode.phases:Phases._begin_if_allowed",
+    Mutant("a lost hub is a restart", "multinode.phases:Phases._begin_epoch",
            "self.epoch == 0 and self.floor", "False", 50),
     Mutant("the hub has no beat of a frozen launcher", "multinode.member:Member._keep_in_touch",
            "self.now >= self.last_message_at + self._hub_settings.dead_s", "False", 809),

@@ -33,12 +33,9 @@ class CausalLM(OnText):
     def write(self, directory: Path, splits: Mapping[str, rows.Rows]) -> dict[str, Any]:
         for split, of_split in splits.items():
             texts = of_split.texts("--text", self.text)
-            rows.write(directory, split, (self._encode(text) for text in texts))
+            encoded = (self.tokens(text, add_special_tokens=False)["input_ids"] for text in texts)
+            rows.write(directory, split, ([*ids, self.tokens.eos_token_id] for ids in encoded))
         return {}
-
-    def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self.tokens(text, add_special_tokens=False)["input_ids"]
-        return [*ids, self.tokens.eos_token_id]
 
     def read(self, directory: Path, split: str) -> Windows:
         tokens = rows.Texts(directory, split).tokens

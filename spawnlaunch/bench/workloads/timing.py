@@ -46,7 +46,11 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     All are timed for the same time, not for the same work: a rank that ends early would leave the
     others a quieter machine.
     """
-    _warm_up(rank, step)
+    # Warm up: the first touch of the memory, the library's threads, the clock of the core.
+    began, done = time.perf_counter(), 0
+    while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
+        _timed(rank, step)
+        done += 1
     rank.barrier()
     rank.watch.start()
     began, times = time.perf_counter(), []
@@ -100,11 +104,3 @@ def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     rank.watch.stop()
     rank.watch.steps.append(times)
     return count / took_s
-
-
-def _warm_up(rank: Rank, step: Callable[[], object]) -> None:
-    """Warm up: the first touch of the memory, the library's threads, the clock of the core."""
-    began, done = time.perf_counter(), 0
-    while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
-        _timed(rank, step)
-        done += 1

@@ -190,7 +190,11 @@ def _deliver(
             for number, fd in ends.items():
                 machine.dup2(fd, number)
             machine.close(forker_end)
-            _await_hand_over(forker, its_end)
+            # The guard has to be our parent first, whose end prctl(2) asks for. The pipe that the
+            # forker holds is closed a moment before the forker has ended.
+            machine.read(its_end, 1)
+            while machine.getppid() == forker:
+                machine.sleep(HAND_OVER_S)
             machine.die_with_parent(guard)
 
         while (request := _receive(connection))[0]:
@@ -210,16 +214,6 @@ def _deliver(
         status = say.fatal(error, " in the image")
     finally:
         machine.exit_now(status)
-
-
-def _await_hand_over(forker: int, its_end: int) -> None:
-    """Wait until the forker has ended and the guard is our parent: prctl(2) asks for its end.
-
-    The pipe that the forker holds is closed a moment earlier.
-    """
-    machine.read(its_end, 1)
-    while machine.getppid() == forker:
-        machine.sleep(HAND_OVER_S)
 
 
 # Messages between guard and image
