@@ -14,7 +14,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full nightly gpu bench counts coverage docs lint clean
+.PHONY: help run test full nightly gpu bench counts coverage docs lint release-check clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +68,16 @@ lint: $(READY)  ## style, formatting, types, and which room imports which
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
+
+release-check: $(READY)  ## in a clean clone: the version, the packages, and what they install
+	test -z "$$(git status --porcelain)"
+	$(MAKE) lint docs
+	grep "^## $$($(BIN)/python -c 'import spawnlaunch; print(spawnlaunch.__version__)')" CHANGELOG.md
+	rm -rf dist build/release
+	$(BIN)/python -m hatchling build
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd build/release && bin/spawnlaunch --version && bin/spawnlaunch --nproc 2 --quiet check
 
 clean:  ## remove what the others have made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .nox .import_linter_cache
