@@ -1,4 +1,10 @@
-"""The directory of a run: lock it, save checkpoints to it, and resume from them."""
+"""The directory of a run: lock it, save checkpoints to it, and resume from them.
+
+The way of a resume: ``run.arrive`` -> ``claim`` (locks the directory) and ``find`` (which
+checkpoint) -> ``run.train`` -> ``Saver.restore`` (reads and compares it, and loads the model, the
+optimizer, the log and the generators) -> ``begin`` (removes later metrics) ->
+``loop.steps_and_validations``.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +118,7 @@ def _lock(path: Path) -> None:
     _locks.append(file)
 
 
-def begin(config: Config, out: Path, at: Position) -> None:
+def begin(config: Config, out: Path, position: Position) -> None:
     """Write the configuration, and remove the metrics after the position where the run goes on.
 
     Raises RefusedError when that cannot be written.
@@ -121,7 +127,7 @@ def begin(config: Config, out: Path, at: Position) -> None:
         if config.overwrite:
             clear(out)
         (out / CONFIG).write_text(to_toml(replace(config, out=str(out))), encoding="utf-8")
-        go_back_to(out / METRICS, at.step, at.evaluated)
+        go_back_to(out / METRICS, position.step, position.evaluated)
     except OSError as error:
         raise RefusedError(
             f"cannot write to {out}: {error.strerror}; {advice(error)}, or use another --out"
@@ -161,13 +167,13 @@ class Saver:
         identity: dict[str, Any],
         config: Config,
         world: World,
-        run: Training,
+        training: Training,
         deadline: Deadline,
     ) -> None:
-        self.order, self.stream, self.trainer = run.order, run.stream, run.trainer
-        self.task, self.samples = run.task, run.samples
-        optimizer = type(run.trainer.optimizer).__name__
-        self.identity = {**identity, "order": run.order.kind.name, "optimizer": optimizer}
+        self.order, self.stream, self.trainer = training.order, training.stream, training.trainer
+        self.task, self.samples = training.task, training.samples
+        optimizer = type(training.trainer.optimizer).__name__
+        self.identity = {**identity, "order": training.order.kind.name, "optimizer": optimizer}
         self.config = config
         self.world = world
         self.out = out
@@ -175,7 +181,7 @@ class Saver:
         self.writing: Future[None] | None = None  # of rank 0: the last checkpoint
         self.has_saved = False
 
-    def save(self, at: Position, log: Log) -> None:
+    def save(self, position: Position, log: Log) -> None:
         """Copy the state of the run; a thread writes it while the training goes on."""
         self.trainer.clock.progress.phase(SAVE)
         began = time.monotonic()
@@ -190,11 +196,11 @@ class Saver:
                 raise StoppedError(text) from problem
         if self.world.rank == 0:
             weights, rest = self.trainer.state()
-            training = {
+            training_state = {
                 **rest,
                 "task": copied(dict(self.task.state_dict())),
                 "samples": self.samples,
-                "progress": asdict(at),
+                "progress": asdict(position),
                 "log": log.state(),
                 "rng": [randoms for randoms, *_ in states],
                 "streams": [stream for _, stream, _ in states],
@@ -205,7 +211,7 @@ class Saver:
                 "longest_save_s": self.deadline.longest_save_s,
             }
             thread = ThreadPoolExecutor(max_workers=1)
-            self.writing = thread.submit(self._write, at, weights, training, began)
+            self.writing = thread.submit(self._write, position, weights, training_state, began)
             thread.shutdown(wait=False)  # after this
         if not self.has_saved:
             self.finish()  # so that an error of the first checkpoint ends every rank now
@@ -213,17 +219,23 @@ class Saver:
         self.trainer.clock.progress.phase(NOTHING)
 
     def _write(
-        self, at: Position, weights: dict[str, Any], training: dict[str, Any], began: float
+        self,
+        position: Position,
+        weights: dict[str, Any],
+        training_state: dict[str, Any],
+        began: float,
     ) -> None:
         """Write a checkpoint of copies, which no longer change, and remove old ones."""
         try:
-            checkpoint.write(self.out, at.step, weights, training, check=not self.has_saved)
+            checkpoint.write(
+                self.out, position.step, weights, training_state, check=not self.has_saved
+            )
             self.deadline.saved_in(time.monotonic() - began)
-            checkpoint.prune(self.out, self.config.keep, at.best_step, at.step)
+            checkpoint.prune(self.out, self.config.keep, position.best_step, position.step)
         except OSError as error:
             raise StoppedError(
-                f"cannot write the checkpoint of step {at.step} to {self.out}: {error.strerror}; "
-                f"{advice(error)}, or go on elsewhere with --resume and --out"
+                f"cannot write the checkpoint of step {position.step} to {self.out}: "
+                f"{error.strerror}; {advice(error)}, or go on elsewhere with --resume and --out"
             ) from error
 
     def finish(self) -> None:
@@ -239,10 +251,10 @@ class Saver:
         """Restore a checkpoint, or begin without one; every rank reads it. Returns the position."""
         if path is None:
             return Position()
-        weights, training = checkpoint.load(path)
-        self._compare(path, training)
+        weights, training_state = checkpoint.load(path)
+        self._compare(path, training_state)
         try:
-            self.trainer.load(weights, training)
+            self.trainer.load(weights, training_state)
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise shared_refusal(
@@ -250,39 +262,41 @@ class Saver:
                 "another --out"
             ) from error
         if self.stream is not None:
-            self.stream.go_on(training["streams"])
-        log.load(training["log"])
-        self.deadline.saved_in(training["longest_save_s"])
-        line = f"resumed from step {training['progress']['step']}"
-        if changed := changes(training, self.config, self.world.size, self.order.global_batch):
+            self.stream.go_on(training_state["streams"])
+        log.load(training_state["log"])
+        self.deadline.saved_in(training_state["longest_save_s"])
+        line = f"resumed from step {training_state['progress']['step']}"
+        if changed := changes(
+            training_state, self.config, self.world.size, self.order.global_batch
+        ):
             line += f"; changed: {', '.join(changed)}"
         log.screen.line(line)
         # In a larger world than before the new ranks begin with numbers of their own.
-        self.task.load_state_dict(training["task"])
-        if self.world.rank < len(training["rng"]):
-            rng.write(training["rng"][self.world.rank], self.trainer.device)
-        at = Position(**training["progress"])
-        same_measure = aim(training["config"]["best"]) == aim(self.config.best)
+        self.task.load_state_dict(training_state["task"])
+        if self.world.rank < len(training_state["rng"]):
+            rng.write(training_state["rng"][self.world.rank], self.trainer.device)
+        position = Position(**training_state["progress"])
+        same_measure = aim(training_state["config"]["best"]) == aim(self.config.best)
         # The best checkpoint of another directory is not here, and none here was compared with it.
         is_here = path.resolve().parent == self.out.resolve()
         if same_measure and is_here:
-            return at
-        return replace(at, best=None, best_step=-1, since_best=0)
+            return position
+        return replace(position, best=None, best_step=-1, since_best=0)
 
-    def _compare(self, path: Path, training: dict[str, Any]) -> None:
-        if missing := SAVED - set(training):
+    def _compare(self, path: Path, training_state: dict[str, Any]) -> None:
+        if missing := SAVED - set(training_state):
             raise shared_refusal(
                 f"{path} has no {min(missing)!r}, as checkpoints of an older version; begin a new "
                 "run with its weights, by --init and another --out"
             )
-        saved = training["identity"]
+        saved = training_state["identity"]
         for name, value in self.identity.items():
             if saved.get(name) != value:
                 raise shared_refusal(
                     f"{path} is of another run: its {name} is {saved.get(name)!r} and yours is "
                     f"{value!r}; use what it was, or another --out"
                 )
-        if other := checks.difference(training["samples"], self.samples):
+        if other := checks.difference(training_state["samples"], self.samples):
             raise shared_refusal(
                 f"{path} is of a run with other samples: {other}; give it the samples that it had, "
                 "or begin a new run with --init and another --out"
