@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 26  # of an answer
 BESIDE = " of gloo"
 
 
-class Look(records.NamedTuple):
+class StackSample(records.NamedTuple):
     """The place of the main thread at a moment."""
 
     when: int  # nanoseconds since 1970
@@ -34,7 +34,7 @@ class Testimony(records.NamedTuple):
     """A worker's answer."""
 
     threads: str  # the stacks of all of them, as py-spy writes them
-    looks: Sequence[Look]
+    samples: Sequence[StackSample]
     record: flight.Record  # empty where there is no process group, or torch records nothing
     when: int  # that was read, nanoseconds since 1970
     cost_s: float  # CPU time of the worker
@@ -44,8 +44,8 @@ class Testimony(records.NamedTuple):
         if when >= self.when:
             return self
         calls = tuple(call for call in self.record.calls if call.when <= when)
-        looks = [look for look in self.looks if look.when <= when]
-        return self._replace(when=when, looks=looks, record=self.record._replace(calls=calls))
+        samples = [sample for sample in self.samples if sample.when <= when]
+        return self._replace(when=when, samples=samples, record=self.record._replace(calls=calls))
 
 
 # The answer noted for a rank that cannot answer. Such a rank waits in no collective, as its thread
@@ -59,7 +59,7 @@ def as_json(answer: Testimony, most_calls: int | None = None) -> dict[str, Any]:
     if most_calls is not None:
         calls = tuple(sorted(calls, key=lambda call: call.when)[-most_calls:])
     return {
-        "looks": answer.looks,
+        "looks": answer.samples,
         "calls": calls,
         "members": {name: sorted(ranks) for name, ranks in record.members.items()},
         "whole": record.is_whole and len(calls) == len(record.calls),
@@ -81,11 +81,11 @@ def from_json(values: Mapping[str, Any], later_ns: int = 0) -> Testimony:
         for group, number, name, shape, place, when, is_over in values["calls"]
     )  # fmt: skip
     record = flight.Record(calls, _members(values["members"]), bool(values["whole"]))
-    looks = [
-        Look(flight.moment(when + later_ns), str(place), bool(is_backward))
+    samples = [
+        StackSample(flight.moment(when + later_ns), str(place), bool(is_backward))
         for when, place, is_backward in values["looks"]
     ]
-    return Testimony("", looks, record, flight.moment(values["when"] + later_ns), 0.0)
+    return Testimony("", samples, record, flight.moment(values["when"] + later_ns), 0.0)
 
 
 def _members(members: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
@@ -126,7 +126,7 @@ class Question:
         if data:
             return None
         try:
-            return answer(bytes(self._data))
+            return parse_testimony(bytes(self._data))
         except Exception as error:  # a parser may raise anything for an incomplete answer
             raise OSError(str(error)) from None
 
@@ -135,7 +135,7 @@ class Question:
         self._socket.close()
 
 
-def answer(data: bytes) -> Testimony:
+def parse_testimony(data: bytes) -> Testimony:
     """Read a whole answer. May raise any exception."""
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
@@ -144,7 +144,7 @@ def answer(data: bytes) -> Testimony:
         for stack in head["stacks"]
     ]
     at = [(groups.user_place(stack), groups.is_backward(stack)) for stack in stacks]
-    looks = [Look(flight.moment(when), *at[i]) for when, i in head["looks"]]
+    samples = [StackSample(flight.moment(when), *at[i]) for when, i in head["looks"]]
     dumps: list[flight.Record] = []
     members = _members(head["groups"])
     for size in head["dumps"]:
@@ -157,4 +157,4 @@ def answer(data: bytes) -> Testimony:
     calls = tuple(call for each in dumps for call in each.calls)
     record = flight.Record(calls, members, all(each.is_whole for each in dumps))
     when, cost_s = flight.moment(head["when"]), float(head["seconds"])
-    return Testimony(str(head["threads"]), looks, record, when, cost_s)
+    return Testimony(str(head["threads"]), samples, record, when, cost_s)

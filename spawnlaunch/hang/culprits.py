@@ -122,19 +122,21 @@ def _sentence(alike: Sequence[Culprit]) -> str:
 
 
 def judged(
-    answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0, hang_s: float | None = None
+    testimonies: Mapping[int, asked.Testimony],
+    uncertain_s: float = 0.0,
+    hang_s: float | None = None,
 ) -> Verdict:
     """Compare the records of ranks, up to the moment of the first answer.
 
     A difference of `uncertain_s`, as between the clocks of nodes, does not count as late.
     A rank that is missing for `hang_s` hangs; None: for much longer than any step took.
     """
-    now = min((answer.when for answer in answers.values()), default=0)
-    answers = {rank: answer.until(now) for rank, answer in answers.items()}
-    recorded = {rank: answer.record for rank, answer in answers.items()}
+    now = min((answer.when for answer in testimonies.values()), default=0)
+    testimonies = {rank: answer.until(now) for rank, answer in testimonies.items()}
+    recorded = {rank: answer.record for rank, answer in testimonies.items()}
     mismatch = flight.mismatch(recorded)
     if mismatch:  # which is seldom
-        mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
+        mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in testimonies.items()})
     meetings = [
         meeting for group in flight.names(recorded) for meeting in _meetings(group, recorded, now)
     ]
@@ -154,8 +156,8 @@ def judged(
         rank: Waits(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
         for rank in waiting
     }
-    culprits = _hanging(meetings, answers, hang_s) or [
-        _culprit(rank, late[rank], all_ns, meetings, answers)
+    culprits = _hanging(meetings, testimonies, hang_s) or [
+        _culprit(rank, late[rank], all_ns, meetings, testimonies)
         for rank in _named(shares, late, since, now)
     ]
     return Verdict(shares, culprits, mismatch, uncertain_s)
@@ -165,7 +167,11 @@ def _placed(answer: asked.Testimony) -> flight.Record:
     """The answer's record, with the last collective's line where all looks since show one line."""
     calls = answer.record.calls
     last = max(calls, key=lambda call: call.when, default=None)
-    lines = {look.place for look in answer.looks if last and look.when > last.when and look.place}
+    lines = {
+        sample.place
+        for sample in answer.samples
+        if last and sample.when > last.when and sample.place
+    }
     if last is None or last.place or len(lines) != 1:
         return answer.record
     placed = (call._replace(place=min(lines)) if call is last else call for call in calls)
@@ -293,7 +299,7 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
 
 
 def _hanging(
-    meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony], hang_s: float | None
+    meetings: Sequence[_Meeting], testimonies: Mapping[int, asked.Testimony], hang_s: float | None
 ) -> list[Culprit]:
     """The ranks that are missing for much longer than any step took, and wait for no other rank.
 
@@ -320,8 +326,8 @@ def _hanging(
     culprits = []
     for rank in sorted(missing.keys() - waiting or missing):
         meeting, (begin, end) = missing[rank]
-        before, _ = _before(rank, [meeting], answers)
-        places = Counter(look.place for look in answers[rank].looks if look.place)
+        before, _ = _before(rank, [meeting], testimonies)
+        places = Counter(sample.place for sample in testimonies[rank].samples if sample.place)
         at = max(places, key=places.__getitem__, default="")
         culprits.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
     return culprits
@@ -329,17 +335,17 @@ def _hanging(
 
 def _culprit(
     rank: int, late: Sequence[Span], all_ns: int, meetings: Sequence[_Meeting],
-    answers: Mapping[int, asked.Testimony],
+    testimonies: Mapping[int, asked.Testimony],
 ) -> Culprit:  # fmt: skip
     each = _in_steps(late)
-    before, line = _before(rank, meetings, answers)
-    at = _at(rank, answers, _length(late) / all_ns)
+    before, line = _before(rank, meetings, testimonies)
+    at = _at(rank, testimonies, _length(late) / all_ns)
     late_s, every_s = (ns / len(each) / 1e9 for ns in (sum(each), all_ns))
     return Culprit(rank, late_s, every_s, before, at or line)
 
 
 def _before(
-    rank: int, meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]
+    rank: int, meetings: Sequence[_Meeting], testimonies: Mapping[int, asked.Testimony]
 ) -> tuple[str, str]:
     """The place where the others wait for the rank: in words, and as a line."""
     names: Counter[str] = Counter()
@@ -350,10 +356,10 @@ def _before(
             name = meeting.call.name
             names[name] += late[1] - late[0]
             places.update(
-                (name + " in backward" * look.is_backward, look.place)
+                (name + " in backward" * sample.is_backward, sample.place)
                 for other, (begin, end) in meeting.waits()
-                for look in answers[other].looks
-                if other != rank and begin < look.when < end and look.place
+                for sample in testimonies[other].samples
+                if other != rank and begin < sample.when < end and sample.place
             )
     if not places:
         return names.most_common(1)[0][0], ""
@@ -361,13 +367,13 @@ def _before(
     return f"{line} ({name})", line
 
 
-def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
+def _at(rank: int, testimonies: Mapping[int, asked.Testimony], late: float) -> str:
     """The line where the rank spends more of its time than the others.
 
     "" where that explains less than a third of its lateness.
     """
-    profile = _profile(answers[rank])
-    others = [_profile(answer) for other, answer in answers.items() if other != rank]
+    profile = _profile(testimonies[rank])
+    others = [_profile(answer) for other, answer in testimonies.items() if other != rank]
     others = [each for each in others if each]
     if not profile or not others:
         return ""
@@ -379,10 +385,10 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
 
 def _profile(answer: asked.Testimony) -> dict[str, float]:
     """The share of the looks that found each line of the user's program."""
-    if len(answer.looks) < LEAST_LOOKS:
+    if len(answer.samples) < LEAST_LOOKS:
         return {}
-    places = Counter(look.place for look in answer.looks if look.place)
-    return {place: count / len(answer.looks) for place, count in places.items()}
+    places = Counter(sample.place for sample in answer.samples if sample.place)
+    return {place: count / len(answer.samples) for place, count in places.items()}
 
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:

@@ -34,6 +34,7 @@ from spawnlaunch.base import cpuset, records
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?+) in (?P<function>.*)')
@@ -73,8 +74,8 @@ WAITING = frozenset({
 COLLECTIVES = "/torch/distributed/"
 
 
-class Answer(records.NamedTuple):
-    """The answer of one process, or the reason why it gave none."""
+class StackText(records.NamedTuple):
+    """The stacks of one process as text, or the reason why there are none."""
 
     rank: int
     is_worker: bool  # and no child of one
@@ -87,8 +88,8 @@ class Group(records.NamedTuple):
 
     ranks: list[int]  # one for each process
     is_worker: bool
-    one: str  # the text after the name of one process, and of several
-    several: str
+    words_for_one_rank: str  # they follow the name of the process
+    words_for_several_ranks: str
 
     @property
     def line(self) -> str:
@@ -96,10 +97,15 @@ class Group(records.NamedTuple):
         count, listed = len(self.ranks), ranks_of(self.ranks)
         if not self.is_worker:
             listed = f"{count} process{'es' * (count > 1)} below {listed}"
-        return f"{listed} {self.several if count > 1 else self.one}"
+        words = self.words_for_several_ranks if count > 1 else self.words_for_one_rank
+        return f"{listed} {words}"
+
+    def as_recorded(self) -> dict[str, Any]:
+        """The group as the record of --record has it."""
+        return dict(zip(("ranks", "is_worker", "one", "several"), self, strict=True))
 
 
-def groups(answers: Iterable[Answer]) -> list[Group]:
+def groups(answers: Iterable[StackText]) -> list[Group]:
     """The groups of processes that are in the same place, the smallest first."""
     ranks: dict[tuple[bool, str, Stack], list[int]] = {}
     for answer in answers:

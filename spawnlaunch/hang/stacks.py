@@ -77,12 +77,12 @@ class RollCall:
         self._until = 0.0  # by machine.running_s
         self._writing: Writing | None = None
         self._spying: spying.Spying | None = None
-        self._stacks: list[groups.Answer] = []
+        self._stacks: list[groups.StackText] = []
         self._places: set[str] = set()  # directories of the files
         self.is_busy = False
         self.roll: Sequence[groups.Group] = ()  # when it was called last
-        # The last answers of the ranks that have torch, which wait or are waited for.
-        self.answers: dict[int, asked.Testimony] = {}
+        # The last testimonies of the ranks that have torch, which wait or are waited for.
+        self.testimonies: dict[int, asked.Testimony] = {}
 
     def call(self, workers: Iterable[tuple[launches.Worker, int]], heading: str = "") -> None:
         """Ask these workers, each with its pid, and their descendants."""
@@ -90,7 +90,7 @@ class RollCall:
             if heading:
                 self._output.say([heading])
             return
-        self._heading, self.answers, self.is_busy = heading, {}, True
+        self._heading, self.testimonies, self.is_busy = heading, {}, True
         if not proc.is_proc_usable():
             self._obstacles.append("no stacks can be shown: /proc does not show our PID namespace")
             workers = ()
@@ -105,7 +105,7 @@ class RollCall:
                 if obstacle:
                     self._obstacles.append(f"{target.name} is {obstacle.words}")
                 if target.is_mute and target.is_worker:
-                    self.answers[worker.rank] = asked.SILENT
+                    self.testimonies[worker.rank] = asked.SILENT
                 if not self._question_witness(target):
                     self._targets.append(target)
         self._until = machine.running_s() + ALL_S
@@ -146,14 +146,14 @@ class RollCall:
     def _read_witness(self, fd: int) -> None:
         target, question = self._witnesses[fd]
         try:
-            answer = question.read()
+            testimony = question.read()
         except OSError:  # the worker has ended, or its answer cannot be read
             self._targets.append(target)
         else:
-            if answer is None:
+            if testimony is None:
                 return
-            self._keep(target, BY_ITSELF, answer.threads)
-            self.answers[target.worker.rank] = answer
+            self._keep(target, BY_ITSELF, testimony.threads)
+            self.testimonies[target.worker.rank] = testimony
         self._forget_witness(fd)
         if not self._witnesses:
             self._loop.alarm(self._compare, 0)
@@ -167,7 +167,7 @@ class RollCall:
     def _compare(self) -> None:
         """Report on the answers, and go on to the processes that have given none."""
         late = [*map(self._forget_witness, [*self._witnesses])]
-        self.answers.update((target.worker.rank, asked.SILENT) for target in late)
+        self.testimonies.update((target.worker.rank, asked.SILENT) for target in late)
         self._targets.extendleft(late)
         self._report()
         self._next()
@@ -178,7 +178,7 @@ class RollCall:
         if heading is None:  # it is written
             return
         obstacles, self._obstacles = self._obstacles, []
-        lines = hang_lines(self.answers)
+        lines = hang_lines(self.testimonies)
         if heading and lines:
             lines = [f"{heading}: {lines[0]}", *lines[1:], HERE]
         elif heading:
@@ -229,7 +229,7 @@ class RollCall:
 
     def _keep(self, target: Target, source: str, text: str) -> None:
         """Write the answer to the rank's file, and keep it for the roll."""
-        self._stacks.append(groups.Answer(target.worker.rank, target.is_worker, source, text))
+        self._stacks.append(groups.StackText(target.worker.rank, target.is_worker, source, text))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(machine.time()))
         words = (proc.read(target.process.pid, "cmdline") or "").replace("\0", " ").split()
         command = " ".join(words)[:60] or "no name"
@@ -247,15 +247,15 @@ class RollCall:
         lines = [group.line for group in called]
         self._output.say(f"  {line}" for line in lines)
         if stacks:
-            self._note("roll", groups=[group._asdict() for group in self.roll], words=lines)
+            self._note("roll", groups=[group.as_recorded() for group in self.roll], words=lines)
         if places:
             more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
             self._output.say([f"the whole stacks are in {places[0]}{more}"])
 
 
-def hang_lines(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> list[str]:
+def hang_lines(testimonies: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> list[str]:
     """A line for each rank that the others wait for, and for ranks in different collectives."""
-    verdict = culprits.judged(answers, uncertain_s, hang_s=MISSING_S)
+    verdict = culprits.judged(testimonies, uncertain_s, hang_s=MISSING_S)
     hung = [culprit for culprit in verdict.culprits if culprit.is_hang]
     return [note.words for note in culprits.notes(verdict._replace(culprits=hung))]
 

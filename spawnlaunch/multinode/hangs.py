@@ -34,15 +34,15 @@ class HangOfAll(silence.HangHelp):
     def _on_roll_called(self) -> None:
         """Note that the output until now was the stacks, and none of the ranks' own."""
         self._stacks_until = machine.running_s() + stacks.QUIET_S
-        reached = rows_of(self.roll_call.answers, int(machine.time() * 1e9))
+        reached = rows_of(self.roll_call.testimonies, int(machine.time() * 1e9))
         self._supervisor.stacks_shown((where_rows_of(self.roll_call.roll), reached))
 
     def compared(self, reports: Sequence[messages.Stacked], world_size: int) -> None:
         """Print which rank of all nodes the others wait for, and the roll of all nodes."""
         roll = roll_of([row for each in reports for row in each.where], world_size)
         rows = [row for each in reports for row in each.reached]
-        answers = answers_of(rows, int(machine.time() * 1e9), world_size)
-        lines = [f"all nodes: {line}" for line in stacks.hang_lines(answers)]
+        testimonies = testimonies_of(rows, int(machine.time() * 1e9), world_size)
+        lines = [f"all nodes: {line}" for line in stacks.hang_lines(testimonies)]
         count, places = sum(len(group.ranks) for group in roll), len(roll)
         lines += [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
         lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
@@ -68,21 +68,26 @@ class HangOfAll(silence.HangHelp):
 def where_rows_of(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
     """The groups of ranks of this node, for another node."""
     rows = (
-        messages.Where(_cut(each.one), _cut(each.several), _ranges(each.ranks)) for each in roll
+        messages.Where(
+            _cut(each.words_for_one_rank), _cut(each.words_for_several_ranks), _ranges(each.ranks)
+        )
+        for each in roll
     )
     return tuple(islice(rows, MOST_ROWS))
 
 
-def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messages.Reached, ...]:
+def rows_of(
+    testimonies: Mapping[int, asked.Testimony], now_ns: int
+) -> tuple[messages.Reached, ...]:
     """The last collective of each group; ranks at the same line that entered it are together.
 
     A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
     hang. A rank that waits in several groups has rows of its own: a row has one age, and which of
     them the rank entered last says where it waits.
     """
-    recorded = {rank: answer.record for rank, answer in answers.items()}
+    recorded = {rank: each.record for rank, each in testimonies.items()}
     members = {name: ranks for each in recorded.values() for name, ranks in each.members.items()}
-    lines = {rank: _line(answer.looks) for rank, answer in answers.items()}
+    lines = {rank: _line(each.samples) for rank, each in testimonies.items()}
     none = flight.Collective("", 0, "", "", "", now_ns)
     last = {
         group: {
@@ -113,9 +118,9 @@ def rows_of(answers: Mapping[int, asked.Testimony], now_ns: int) -> tuple[messag
     return tuple(rows[:MOST_ROWS])
 
 
-def _line(looks: Iterable[asked.Look]) -> tuple[str, bool]:
+def _line(samples: Iterable[asked.StackSample]) -> tuple[str, bool]:
     """The line at which a rank is most of the time, and whether it is within a backward pass."""
-    lines = Counter((_cut(look.place), look.is_backward) for look in looks if look.place)
+    lines = Counter((_cut(sample.place), sample.is_backward) for sample in samples if sample.place)
     return max(lines, key=lines.__getitem__, default=("", False))
 
 
@@ -139,23 +144,25 @@ def roll_of(rows: Iterable[messages.Where], world_size: int) -> list[groups.Grou
     return sorted(roll, key=lambda group: (len(group.ranks), group.ranks[0]))
 
 
-def answers_of(
+def testimonies_of(
     rows: Sequence[messages.Reached], now_ns: int, world_size: int
 ) -> dict[int, asked.Testimony]:
     """The answers of the ranks of all nodes, as far as the rows have them."""
     members: dict[str, set[int]] = {}
     calls: dict[int, list[flight.Collective]] = {}
-    looks: dict[int, asked.Look] = {}
+    samples: dict[int, asked.StackSample] = {}
     for row in rows:
         since = max(0, now_ns - int(row.age_s * 1e9))
         call = flight.Collective(row.group, row.number, row.name, row.shape, "", since, row.is_over)
         for rank in _ranks(row, world_size):
             members.setdefault(row.group, set()).add(rank)
             calls.setdefault(rank, []).extend([call] if row.number else [])
-            looks[rank] = asked.Look(now_ns - 1, row.place, row.is_backward)
+            samples[rank] = asked.StackSample(now_ns - 1, row.place, row.is_backward)
     names = {group: frozenset(ranks) for group, ranks in members.items()}
     return {
-        rank: asked.Testimony("", [looks[rank]], flight.Record(tuple(entered), names), now_ns, 0.0)
+        rank: asked.Testimony(
+            "", [samples[rank]], flight.Record(tuple(entered), names), now_ns, 0.0
+        )
         for rank, entered in calls.items()
     }
 

@@ -165,7 +165,7 @@ class Phases(rules.Rules):
 
     def _stop(self, cause: failures.Cause) -> None:
         """Send a Stop to all nodes with workers: they end them within the grace."""
-        settings, is_fault = self.settings, cause.kind in failures.FAULTS
+        settings, is_fault = self.settings, cause.kind in failures.RESTARTABLE_KINDS
         grace_s = settings.failure_grace_s if is_fault else settings.grace_s
         self.phase, self.cause = STOPPING, cause._replace(after_s=self.now - self.since)
         self.since = self.now
@@ -484,7 +484,7 @@ class Phases(rules.Rules):
             self._end(cause)
             return
         self._let_go()
-        if cause.kind in failures.FAULTS:
+        if cause.kind in failures.RESTARTABLE_KINDS:
             self.net.print_line(f"{cause.in_words}: restart {used} of {self.settings.max_restarts}")
         self.restart_causes.append(cause)
         self.phase, self.cause, self.used, self.since = JOINING, cause, used, self.now
@@ -527,7 +527,7 @@ def _cause(
 
 def _used_after(cause: failures.Cause, used: int, settings: Settings) -> int | None:
     """Return the restarts used if workers start again after this cause; None: they may not."""
-    if cause.kind not in failures.FAULTS:
+    if cause.kind not in failures.RESTARTABLE_KINDS:
         return used
     final = settings.final if cause.kind == "failure" else frozenset()
     return failures.used_after(cause, used, settings.max_restarts, settings.window_s, final)

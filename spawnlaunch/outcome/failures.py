@@ -47,7 +47,7 @@ WORDS: dict[Kind, str] = {
     "unable": "{host} cannot take part: {words}",
     "refused": "{words}",  # its flags are not the hub's
 }
-FAULTS = frozenset({"failure", "hang", "lost"})  # that a restart may mend
+RESTARTABLE_KINDS = frozenset({"failure", "hang", "lost"})  # that a restart may mend
 
 LOST = 69  # EX_UNAVAILABLE of sysexits.h: a node or the hub is not there
 TIMED_OUT = 124  # of timeout(1) (coreutils)
@@ -224,7 +224,7 @@ def used_after(
     After `window_s` of health (0: never) none counts as used. No restart follows a status of
     `final`, or a cause that no restart may mend.
     """
-    if cause.kind not in FAULTS or cause.status() in final:
+    if cause.kind not in RESTARTABLE_KINDS or cause.status() in final:
         return None
     used = 0 if 0 < window_s <= cause.after_s else used
     return used + 1 if used < most else None

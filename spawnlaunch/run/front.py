@@ -76,13 +76,13 @@ def run(
     reap(child.pid for child in foreign)  # those that ended before SIGCHLD was blocked
     adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
-    inlet, channel = machine.pipe()
-    machine.set_blocking(channel, False)
-    inherited = guard.Inherited(machine.getpid(), inlet, channel, pipe)
+    launcher_pipe_fd, to_guard_fd = machine.pipe()
+    machine.set_blocking(to_guard_fd, False)
+    inherited = guard.Inherited(machine.getpid(), launcher_pipe_fd, to_guard_fd, pipe)
     pid = machine.fork(partial(guard.run, launch, workers, observers, coordinator, inherited))
-    machine.close(inlet)
+    machine.close(launcher_pipe_fd)
     try:
-        watch = _Watch(pid, channel, events.Ear(pipe), launch.grace_s)
+        watch = _Watch(pid, to_guard_fd, events.Ear(pipe), launch.grace_s)
         code = os.waitstatus_to_exitcode(watch.until_its_end())
         if code < 0:
             return _take_over(code, pid, tree, launch)
@@ -90,10 +90,10 @@ def run(
             tree.end(decisions.LAST_S)  # the guard has named those that it could not kill
         return code
     except OSError:
-        machine.close(channel)  # so it ends the workers
+        machine.close(to_guard_fd)  # so it ends the workers
         with suppress(ChildProcessError):
             machine.waitpid(pid, 0)
-        _take_over(-guard.FAULTS[os.EX_OSERR], pid, tree, launch)
+        _take_over(-guard.SIGNAL_BY_GUARD_STATUS[os.EX_OSERR], pid, tree, launch)
         raise
 
 
@@ -161,9 +161,9 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
 class _Watch:
     """The launcher's work while its guard runs: pass signals on, and check the guard at times."""
 
-    def __init__(self, pid: int, channel: int, ear: events.Ear, grace_s: float) -> None:
-        """Prepare to watch the guard with this pid, which reads signals from `channel`."""
-        self._guard, self._channel, self._ear, self._grace_s = pid, channel, ear, grace_s
+    def __init__(self, pid: int, to_guard_fd: int, ear: events.Ear, grace_s: float) -> None:
+        """Prepare to watch the guard with this pid, which reads signals from `to_guard_fd`."""
+        self._guard, self._to_guard_fd, self._ear, self._grace_s = pid, to_guard_fd, ear, grace_s
         self._status: int | None = None
         self._loop = events.Loop(has_order=False)
         self._look_at = failures.NEVER
@@ -172,7 +172,7 @@ class _Watch:
             self._loop.watch(fd, self._read_signals)
         pidfd = machine.open_pidfd(pid)  # SIGCHLD may go to a thread that waits for it
         if pidfd is not None:
-            self._loop.watch(pidfd, partial(self._has_ended, pidfd))
+            self._loop.watch(pidfd, partial(self._on_guard_exit, pidfd))
 
     def until_its_end(self) -> int:
         """Wait for the end of the guard; the result is its status, as waitpid(2) has it."""
@@ -199,11 +199,11 @@ class _Watch:
             machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
             return
         with suppress(OSError):  # the guard may have ended, which we are about to hear
-            machine.write(self._channel, bytes([signum | TYPED if is_typed else signum]))
+            machine.write(self._to_guard_fd, bytes([signum | TYPED if is_typed else signum]))
         if signum == signal.SIGTSTP:
             machine.kill(machine.getpid(), signal.SIGSTOP)
 
-    def _has_ended(self, pidfd: int) -> None:
+    def _on_guard_exit(self, pidfd: int) -> None:
         self._loop.forget(pidfd)  # it may be a debugger's to reap first: SIGCHLD tells later
         self._reap()
 
@@ -241,7 +241,7 @@ class _Watch:
         may not ask for it: so that guard is not waited for.
         """
         pid = self._guard
-        if machine.size_of(self._channel):
+        if machine.size_of(self._to_guard_fd):
             debugged = " (a debugger holds it)" if proc.is_stopped_by_debugger(pid) else ""
             signal_name = failures.signal_name(self._first_stop_signal)
             say.say([f"the guard (pid {pid}) does not react to {signal_name}{debugged}: killing "
@@ -250,7 +250,7 @@ class _Watch:
             self._status = int(signal.SIGKILL)
             return
         with suppress(OSError):  # it has ended
-            machine.write(self._channel, bytes([ARE_YOU_THERE]))
+            machine.write(self._to_guard_fd, bytes([ARE_YOU_THERE]))
         self._loop.alarm(self._check_that_guard_reads, 2 * events.WATCHDOG_S)
 
 
@@ -273,7 +273,7 @@ def _take_over(code: int, pid: int, tree: Tree, launch: launches.Launch) -> int:
     tree.end_all()
     files.remove_scratch(launch.scratch)
     cause = failures.Cause("guard", code=code, words=failures.end_in_words(code), pid=pid)
-    for status, signum in guard.FAULTS.items():
+    for status, signum in guard.SIGNAL_BY_GUARD_STATUS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:

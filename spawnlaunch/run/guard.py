@@ -1,8 +1,9 @@
 """The process between launcher and workers: it starts them, supervises them, and ends what is left.
 
 One attempt follows the other, as long as restarts are allowed; then comes the report. A guard in
-which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that the
-launcher tells it from one whose workers ended with the same status, and does the rest.
+which something goes wrong tidies up as far as it can, and dies of a signal of
+SIGNAL_BY_GUARD_STATUS, so that the launcher tells it from one whose workers ended with the same
+status, and does the rest.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ WITH_US = (
 
 # The signals that a guard dies of that cannot go on, by the exit status that the launcher is to
 # have: signals of timers that we do not set, so that no other process sends them.
-FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
+SIGNAL_BY_GUARD_STATUS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 
 
 class Inherited(records.NamedTuple):
     """The pipes and pids that a guard inherits from its launcher."""
 
-    launcher: int  # pid
-    inlet: int  # the end from which it reads what the launcher passes on
-    outlet: int  # the launcher's own end of it
+    launcher_pid: int
+    launcher_pipe_fd: int  # from which it reads what the launcher passes on
+    to_guard_fd: int  # the launcher's own end of that pipe
     signals: events.SignalPipe  # the launcher's own
 
 
@@ -62,7 +63,7 @@ def run(
     tell = partial(coordinator.tell_unable, launch) if coordinator else None
     status, fault, supervisor = os.EX_SOFTWARE, os.EX_SOFTWARE, None
     try:
-        machine.close(inherited.outlet)
+        machine.close(inherited.to_guard_fd)
         inherited.signals.close()
         supervisor = _supervisor(launch, workers, observers, inherited)
         status, fault = carry_out(supervisor, workers, coordinator), 0
@@ -78,9 +79,9 @@ def run(
     finally:
         with suppress(OSError):
             if fault:
-                signals.set_default([FAULTS[fault]])
-                machine.pthread_sigmask(signal.SIG_UNBLOCK, [FAULTS[fault]])
-                machine.kill(machine.getpid(), FAULTS[fault])
+                signals.set_default([SIGNAL_BY_GUARD_STATUS[fault]])
+                machine.pthread_sigmask(signal.SIG_UNBLOCK, [SIGNAL_BY_GUARD_STATUS[fault]])
+                machine.kill(machine.getpid(), SIGNAL_BY_GUARD_STATUS[fault])
         machine.exit_now(status)
 
 
@@ -95,8 +96,8 @@ def _supervisor(
     Signals from the terminal, or to the launcher's group, are for the launcher. So the guard has a
     group of its own, and also a session of its own unless a worker is to have the terminal.
     """
-    launcher = inherited.launcher
-    machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
+    launcher_pid = inherited.launcher_pid
+    machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher_pid}")
     if error := signals.detach(session=all(worker.has_session for worker in workers)):
         say.say([WITH_US.format(error.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
@@ -105,19 +106,19 @@ def _supervisor(
         say.say([BLIND])
     machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
-    machine.signal(signal.SIGCONT, partial(_look_at_launcher, launcher, machine.getpid()))
+    machine.signal(signal.SIGCONT, partial(_look_at_launcher, launcher_pid, machine.getpid()))
     machine.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCONT])
     supervisor = Supervisor(launch, tree, pipe, observers)
-    supervisor.listen(inherited.inlet)
+    supervisor.listen(inherited.launcher_pipe_fd)
     return supervisor
 
 
-def _look_at_launcher(launcher: int, guard: int, *_: object) -> None:
+def _look_at_launcher(launcher_pid: int, guard_pid: int, *_: object) -> None:
     """Handle SIGCONT in the guard: the launcher may have died.
 
     Nothing may hold the guard up then.
     """
-    if machine.getppid() != launcher and machine.getpid() == guard:
+    if machine.getppid() != launcher_pid and machine.getpid() == guard_pid:
         events.arm_watchdog()
 
 

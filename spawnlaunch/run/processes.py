@@ -50,7 +50,7 @@ class Dead(records.NamedTuple):
     """A worker that has ended, until its orphans are killed and its end is reported."""
 
     running: Running
-    code: int | None  # 0 after an exit with 0; else it is of several kinds
+    has_exited_zero: bool | None  # None is not known
     end: Sequence[Any] | None  # its status and its usage, where it is reaped already
 
 
@@ -61,7 +61,7 @@ class Processes:
     has gone wrong: then processes that workers with status 0 leave may go on. `on_exit` is called
     for each end. The usage of a worker with status 0 is read for --result and --record only.
 
-    The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
+    The way of an end: pidfd -> _on_worker_exit -> reap_dead -> _note -> Supervisor._on_exit ->
     Decisions.exited (the others are told to end) -> endings.judged -> Decisions.failed (which
     failure was the first). Once all have ended, the way of the status: Cause.status ->
     Supervisor.run -> guard.carry_out -> guard.run, which exits with it -> front.run -> walk.walk
@@ -127,7 +127,7 @@ class Processes:
         self.by_rank[worker.rank] = running
         if running.pidfd is not None:
             try:
-                self._loop.watch(running.pidfd, partial(self._has_ended, running))
+                self._loop.watch(running.pidfd, partial(self._on_worker_exit, running))
             except OSError:  # so many cannot be watched (epoll_ctl(2), ENOSPC): SIGCHLD tells
                 machine.close(running.pidfd)
                 self.by_rank[worker.rank] = running._replace(pidfd=None)
@@ -198,31 +198,31 @@ class Processes:
             if running.pidfd is None:
                 pid, *end = machine.wait4(running.pid, os.WNOHANG)
                 if pid:
-                    self._has_ended(running, end)
+                    self._on_worker_exit(running, end)
         # Where there are no workers, it comes from a process that an import has started.
         if self.by_rank and not self._dead:
             self._loop.alarm(self.reap_dead, REAP_S)
 
-    def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
+    def _on_worker_exit(self, running: Running, end: Sequence[Any] | None = None) -> None:
         """Note the end of a worker.
 
         `end` is its status and its usage, where it was reaped already.
         """
         del self.by_rank[running.worker.rank]
-        code = end[0] if end else None
+        has_exited_zero = end[0] == 0 if end else None
         if end is None:  # a zombie still, which keeps its number
             try:
                 zombie = machine.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-                code = zombie.si_status if zombie else None
+                has_exited_zero = zombie.si_status == 0 if zombie else None
             except OSError:  # refused
-                code = exit_code(running.pid)
-        if code == 0 and self._is_well():
+                has_exited_zero = exit_code(running.pid) == 0
+        if has_exited_zero and self._is_well():
             self._well.add(running.worker.rank)
         else:
             self._former_sessions.add(running.pid)
             if running.worker.has_session:
                 signals.send(running.pid, signal.SIGKILL, is_group=True)
-        self._dead.append(Dead(running, code, end))
+        self._dead.append(Dead(running, has_exited_zero, end))
         self._loop.alarm(self.reap_dead, 0)
 
     def reap_dead(self) -> None:
@@ -232,10 +232,10 @@ class Processes:
         """
         self._kill_orphans()
         dead, self._dead = self._dead, []
-        for running, code, end in dead:
+        for running, has_exited_zero, end in dead:
             if end is not None:
                 status, used = end
-            elif code or self._launch.result or self._launch.request.record:
+            elif has_exited_zero is False or self._launch.result or self._launch.request.record:
                 pid, status, used = machine.wait4(running.pid, os.WNOHANG)
             else:  # which takes a module less
                 (pid, status), used = machine.waitpid(running.pid, os.WNOHANG), None

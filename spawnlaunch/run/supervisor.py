@@ -163,14 +163,15 @@ class Supervisor:
 
     # Events
 
-    def listen(self, launcher: int | None = None) -> None:
+    def listen(self, launcher_pipe_fd: int | None = None) -> None:
         """Watch for signals to this process, and for those that the launcher passes on by its pipe.
 
         Without a pipe this process is the launcher.
         """
-        self.loop.watch(self._pipe.fd, partial(self._read_signals, launcher is not None))
-        if launcher is not None:
-            self.loop.watch(launcher, partial(self._read_launcher, launcher))
+        self.loop.watch(self._pipe.fd, partial(self._read_signals, launcher_pipe_fd is not None))
+        if launcher_pipe_fd is not None:
+            read = partial(self._read_launcher, launcher_pipe_fd)
+            self.loop.watch(launcher_pipe_fd, read)
 
     def _read_signals(self, is_guard: bool) -> None:
         """Handle the signals of this process; those that mean to end the job go to the rules."""
@@ -182,15 +183,15 @@ class Supervisor:
                 machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
         self._processes.look_at_children()
 
-    def _read_launcher(self, pipe: int) -> None:
+    def _read_launcher(self, launcher_pipe_fd: int) -> None:
         """Handle the signals that the launcher has got, and its end."""
-        numbers = machine.read(pipe, 4096)
+        numbers = machine.read(launcher_pipe_fd, 4096)
         for number in numbers:
             if number == ARE_YOU_THERE:
                 continue
             self._signalled(self.rules.signalled, number & ~TYPED, bool(number & TYPED))
         if not numbers:
-            self.loop.forget(pipe)
+            self.loop.forget(launcher_pipe_fd)
             events.arm_watchdog()
             self.rules.launcher_died()
             for observer in self._observers:

@@ -120,14 +120,14 @@ def _roll_call(ranks: Sequence[usage.Sample]) -> list[str]:
     inquiry.finish()
     by_rank = inquiry.answers.get(ranks[0].launch, {})
     stacks = [
-        groups.Answer(rank, True, "by itself", each.threads) for rank, each in by_rank.items()
+        groups.StackText(rank, True, "by itself", each.threads) for rank, each in by_rank.items()
     ]
     missing = [sample for sample in ranks if sample.rank not in by_rank]
 
     def add_stack(sample: usage.Sample, source: str, text: str) -> None:
         missing.remove(sample)
         if text:  # else it has ended
-            stacks.append(groups.Answer(sample.rank, True, source, text))
+            stacks.append(groups.StackText(sample.rank, True, source, text))
 
     for sample in [*missing]:
         spying.look(sample.pid, loop, partial(add_stack, sample))

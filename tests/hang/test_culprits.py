@@ -122,7 +122,7 @@ def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():
             calls = each.record.calls[: len(each.record.calls) - lacks]
             told[rank] = each._replace(when=now, record=each.record._replace(calls=calls))
         looks = [look(now - i * MS, 31) for i in range(20)]
-        told[hung] = told[hung]._replace(looks=looks)
+        told[hung] = told[hung]._replace(samples=looks)
         (one,) = culprits.judged(told).culprits
         assert (one.rank, one.at, one.is_hang) == (hung, "train.py:31", True), seed
         assert one.late_s == pytest.approx(60, rel=0.02)
@@ -155,7 +155,7 @@ def test_an_answer_that_another_node_reads_is_the_same_by_its_clock():
         sent = json.loads(json.dumps(asked.as_json(answer)))
         assert asked.from_json(sent) == answer
         later = asked.from_json(sent, 5)
-        assert later.until(answer.when + 4).looks == later.looks
+        assert later.until(answer.when + 4).samples == later.samples
         assert [call.when - 5 for call in later.record.calls] == [
             call.when for call in answer.record.calls
         ]
@@ -174,11 +174,11 @@ RECORDS = st.builds(
     st.dictionaries(st.sampled_from("ab"), st.frozensets(st.integers(0, 4))),
 )  # fmt: skip
 LOOKS = st.builds(
-    asked.Look, st.integers(BEGAN, BEGAN + 9000), st.sampled_from(["train.py:31", ""]),
+    asked.StackSample, st.integers(BEGAN, BEGAN + 9000), st.sampled_from(["train.py:31", ""]),
     st.booleans(),
 )  # fmt: skip
 ANSWERS = st.builds(
-    asked.Testimony, threads=st.just(""), looks=st.lists(LOOKS, max_size=15), record=RECORDS,
+    asked.Testimony, threads=st.just(""), samples=st.lists(LOOKS, max_size=15), record=RECORDS,
     when=st.one_of(st.integers(BEGAN, BEGAN + 20_000), st.integers(0, 1 << 63)),
     cost_s=st.just(0.0),
 )  # fmt: skip

@@ -107,7 +107,9 @@ def test_a_group_that_has_gloo_beside_nccl_counts_for_each():
             ]  # fmt: skip
             head = {"stacks": [], "looks": [], "when": 100, "seconds": 0.0, "threads": "",
                     "groups": {"0": [0, 1, 2]}, "dumps": [*map(len, dumps)]}  # fmt: skip
-            told[rank] = asked.answer(json.dumps(head).encode() + b"\n" + b"".join(dumps)).record
+            told[rank] = asked.parse_testimony(
+                json.dumps(head).encode() + b"\n" + b"".join(dumps)
+            ).record
         assert flight.mismatch(told) is None
         assert flight.names(told) == {"0", "0 of gloo"}
 

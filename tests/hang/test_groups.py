@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from spawnlaunch.hang.groups import Answer, Frame, groups, main_stack
+from spawnlaunch.hang.groups import Frame, StackText, groups, main_stack
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 
@@ -28,11 +28,11 @@ LOADS = stack(
 )
 
 
-def worker(rank: int, text: str, how: str = "by itself") -> Answer:
-    return Answer(rank, True, how, text)
+def worker(rank: int, text: str, how: str = "by itself") -> StackText:
+    return StackText(rank, True, how, text)
 
 
-def lines(answers: Iterable[Answer]) -> list[str]:
+def lines(answers: Iterable[StackText]) -> list[str]:
     return [f"  {group.line}" for group in groups(answers)]
 
 
@@ -77,7 +77,7 @@ def test_a_program_that_was_installed_is_the_users(begin: str):
 
 
 def test_processes_below_ranks_are_counted_by_themselves():
-    below = [Answer(rank, False, "by py-spy", LOADS) for rank in (0, 0, 1)]
+    below = [StackText(rank, False, "by py-spy", LOADS) for rank in (0, 0, 1)]
     assert lines([worker(0, WAITS), *below]) == [
         "  rank 0 waits in all_reduce (train.py:88)",
         "  3 processes below ranks 0-1 wait in select (selectors.py:415)",

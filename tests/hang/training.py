@@ -68,7 +68,7 @@ def _record(
     return flight.Record(tuple(calls), own)
 
 
-def _looks(spans: Sequence[tuple[int, int]], every_ns: int, now: int) -> list[asked.Look]:
+def _looks(spans: Sequence[tuple[int, int]], every_ns: int, now: int) -> list[asked.StackSample]:
     """Of the last two seconds."""
     found = []
     when = max(BEGAN, now - 2000 * MS)
@@ -79,5 +79,5 @@ def _looks(spans: Sequence[tuple[int, int]], every_ns: int, now: int) -> list[as
     return found
 
 
-def look(when: int, line: int) -> asked.Look:
-    return asked.Look(when, f"train.py:{line}", False)
+def look(when: int, line: int) -> asked.StackSample:
+    return asked.StackSample(when, f"train.py:{line}", False)

@@ -39,7 +39,11 @@ def worlds(draw: st.DrawFn) -> tuple[dict[int, asked.Testimony], list[range]]:
                 when = NOW_NS - next(moments) * 10**9
                 drawn = (group, number, *draw(CALLS), "", when, draw(st.booleans()))
                 calls.append(flight.Collective(*drawn))
-        looks = [asked.Look(NOW_NS - 1, f"train.py:{draw(st.integers(1, 9))}", draw(st.booleans()))]
+        looks = [
+            asked.StackSample(
+                NOW_NS - 1, f"train.py:{draw(st.integers(1, 9))}", draw(st.booleans())
+            )
+        ]
         found[rank] = asked.Testimony("", looks, flight.Record(tuple(calls), members), NOW_NS, 0.0)
     return found, nodes
 
@@ -60,7 +64,7 @@ def test_the_same_rank_is_waited_for_over_nodes_as_on_one(
     parts = ({rank: found[rank] for rank in node} for node in nodes)
     told = [sent(messages.Stacked(1, (), hangs.rows_of(own, NOW_NS))) for own in parts]
     rows = [row for one in told for row in one.reached]
-    answers = hangs.answers_of(rows, NOW_NS, len(found))
+    answers = hangs.testimonies_of(rows, NOW_NS, len(found))
     assert waited_for(answers) == waited_for(found)
 
 
@@ -76,7 +80,7 @@ def waited_for(answers: dict[int, asked.Testimony]) -> tuple[list[int], str]:
 def test_the_roll_of_all_nodes_is_that_of_their_ranks(nodes: list[list[str]]) -> None:
     ranks = iter(range(100))
     answers = [
-        [groups.Answer(next(ranks), True, "by itself", stack(line)) for line in node]
+        [groups.StackText(next(ranks), True, "by itself", stack(line)) for line in node]
         for node in nodes
     ]
     told = [sent(messages.Stacked(1, hangs.where_rows_of(groups.groups(node)))) for node in answers]
@@ -92,7 +96,7 @@ def stack(function: str) -> str:
 def test_what_is_told_has_a_bound() -> None:
     members = {str(n): frozenset(range(8)) for n in range(1000)}
     calls = tuple(flight.Collective(g, 1, "x" * 9999, "é" * 9999, "", 0) for g in members)
-    looks = [asked.Look(NOW_NS - 1, "z" * 9999, False)]
+    looks = [asked.StackSample(NOW_NS - 1, "z" * 9999, False)]
     answer = asked.Testimony("", looks, flight.Record(calls, members), NOW_NS, 0.0)
     rows = hangs.rows_of({0: answer}, NOW_NS)
     roll = [groups.Group([n], True, "é" * 9999, "é" * 9999) for n in range(1000)]

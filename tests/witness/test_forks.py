@@ -102,7 +102,7 @@ def test_a_script_is_no_worse_off_than_without(name: str, tmp_path: Path):
         assert one.line() == "ready"
         if answers:
             answer = answer_of(one.pid, seconds=0.1)
-            assert answer.looks
+            assert answer.samples
             assert place_of(answer).startswith("<module> (script.py:")
         else:
             assert not listens(one.pid)
@@ -120,7 +120,7 @@ def test_a_fork_while_an_answer_is_under_way(tmp_path: Path):
             time.sleep(0.1)  # as a rule it is heard by then; else it is answered in full
             one.tell()
             assert one.line() == "1"
-            assert heard(under_way).looks
+            assert heard(under_way).samples
         answer_of(one.pid)
         assert one.ends() == (0, "")
 

@@ -149,7 +149,7 @@ def test_an_answer_is_understood(false: False_):
     answer = false.says(told([dump(entry())]))
     assert [(call.name, call.number) for call in answer.record.calls] == [("all_reduce", 1)]
     assert answer.record.members == {"0": {0, 1}, "1": {0, 2}}
-    assert answer.looks[0].place == "train.py:8"
+    assert answer.samples[0].place == "train.py:8"
 
 
 JSON = st.recursive(
@@ -186,7 +186,7 @@ def test_whatever_is_answered_is_one_or_an_error(false: False_, answer: bytes, c
         return
     verdict = culprits.judged({0: understood, 1: true, 2: understood})
     assert all(note.words for note in culprits.notes(verdict))
-    called = groups.groups([groups.Answer(0, True, "by itself", understood.threads)])
+    called = groups.groups([groups.StackText(0, True, "by itself", understood.threads)])
     assert [group.line for group in called]
 
 

@@ -54,7 +54,7 @@ def test_what_is_recorded_is_told_and_nothing_is_imported(
             assert one.line() == word
             told = answer_of(one.pid, seconds=0.1)
             assert len(told.record.calls) == calls
-            assert told.looks
+            assert told.samples
             one.tell()
             assert one.line() == "[]"
         assert one.ends()[0] == 0

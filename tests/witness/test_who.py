@@ -32,7 +32,7 @@ def test_a_worker_says_where_it_is(tmp_path: Path):
         assert one.line() == "ready"
         is_at(one.pid, "<module> (script.py:3)")
         told = answer_of(one.pid, seconds=0.1)
-        assert {look.place for look in told.looks} == {"script.py:3"}
+        assert {look.place for look in told.samples} == {"script.py:3"}
         assert not told.record.calls
         assert one.ends() == (0, "")
 
