@@ -54,6 +54,14 @@ class Step(NamedTuple):
     totals: Tensor
     losses: Tensor
 
+    @property
+    def loss_and_count(self) -> Tensor:
+        return self.totals[:2]
+
+    @property
+    def gradient_norm(self) -> Tensor:
+        return self.totals[3]
+
 
 class Clock:
     """Marks the times at which the parts of a step begin and end, since the last ``split``."""
@@ -226,8 +234,8 @@ class Log:
 
         They stay on the device: reading one makes the device wait for Python.
         """
-        finite = torch.isfinite(result.totals[3] + result.totals[0])
-        self.window += torch.where(finite, result.totals[:2], 0.0)
+        finite = torch.isfinite(result.gradient_norm + result.loss_and_count[0])
+        self.window += torch.where(finite, result.loss_and_count, 0.0)
         self.timed += 1
         self.samples += at.taken
         self.timed_s += took_s
@@ -235,7 +243,7 @@ class Log:
 
     def write_means(self, at: Position, result: Step, lr: float) -> None:
         """Write the means over the steps since the last line, and set the sums to zero."""
-        loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
+        loss_sum, count, norm = torch.cat((self.window, result.gradient_norm[None])).tolist()
         split = self.clock.split()
         self.clock.progress.phase(WAIT)
         answers = from_every_rank((split, str(self.metrics.problem or "")))

@@ -112,19 +112,20 @@ class Trainer:
         stops = torch.full((), float(wants_stop), dtype=torch.float64, device=self.device)
         sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
         totals = sum_over_ranks(torch.stack((*sums, stops)))
+        all_losses, all_counts, _ = totals
         clock.received()
 
         # What is there now is the mean over the ranks of the gradients of loss sums / per_rank,
         # which keeps half precision in its range; wanted is the gradient of the global mean.
         self.scaler.unscale_(self.optimizer)
-        factor = self.per_rank * self.world.size / totals[1].clamp(min=TINY)
+        factor = self.per_rank * self.world.size / all_counts.clamp(min=TINY)
         for parameter in self.optimized:
             if parameter.grad is not None:
                 parameter.grad.mul_(factor)
         norm = clip_grad_norm_(self.optimized, self.config.clip or math.inf)
         # On a device the host does not wait for the norm: the run stops when the host sees that it
         # is not finite, and saves nothing before. The scaler leaves out such steps by itself.
-        if self.device.type != "cpu" or self.scaler.is_enabled() or (norm + totals[0]).isfinite():
+        if self.device.type != "cpu" or self.scaler.is_enabled() or (norm + all_losses).isfinite():
             self.scaler.step(self.optimizer)
         self.scaler.update()
         self.bare.zero_grad()  # also of parameters that the task's optimizer does not have
