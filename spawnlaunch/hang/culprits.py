@@ -164,9 +164,13 @@ def judged(
 
 
 def _placed(answer: asked.Testimony) -> flight.Record:
-    """The answer's record, with the last collective's line where all looks since show one line."""
+    """The answer's record, with a line for the last collective that the rank has not left.
+
+    It has one where all samples of the rank's stack since then show the same line.
+    """
     calls = answer.record.calls
-    last = max(calls, key=lambda call: call.when, default=None)
+    waits = (call for call in calls if not call.is_over)
+    last = max(waits, key=lambda call: call.when, default=None)
     lines = {
         sample.place
         for sample in answer.samples

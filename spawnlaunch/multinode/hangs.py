@@ -82,8 +82,8 @@ def rows_of(
     """The last collective of each group; ranks at the same line that entered it are together.
 
     A group whose ranks are all on this node, and agree, is left out: other nodes cannot make it
-    hang. A rank that waits in several groups has rows of its own: a row has one age, and which of
-    them the rank entered last says where it waits.
+    hang. But where a rank waits in several groups, which of them it entered last says where it
+    waits: so all of its groups stay, and it has rows of its own, as a row has one age.
     """
     recorded = {rank: each.record for rank, each in testimonies.items()}
     members = {name: ranks for each in recorded.values() for name, ranks in each.members.items()}
@@ -107,7 +107,8 @@ def rows_of(
             key = call, *lines[rank], rank if waits[rank] > 1 else None
             ranks.setdefault(key, []).append(rank)
         known = members.get(group)
-        if len(ranks) > 1 or not known or not known <= recorded.keys():
+        has_order = any(waits[rank] > 1 for rank in by_rank)
+        if has_order or len(ranks) > 1 or not known or not known <= recorded.keys():
             for (call, place, is_backward, _), alike in ranks.items():
                 age_s = max(0, now_ns - min(by_rank[rank].when for rank in alike)) / 1e9
                 rows.append(messages.Reached(
