@@ -34,9 +34,10 @@ PROMPT = "$ "
 
 FILES = {
     "broken.py": """\
-import os
+import os, time
 rank = int(os.environ["RANK"])
 batch = [[1, 2, 3], [4, 5]][rank]
+time.sleep(rank / 4)  # the failure comes last, so its traceback is not shown again
 print("third of the batch:", batch[2])
 """,
     "slow.py": """\
