@@ -32,7 +32,7 @@ from spawnlaunch.base.signals import signal
 # is made of several.
 LONGEST_S = 86400.0
 LOOK_S, LATE_S = 0.5, 1.0
-WATCHDOG_S = 8.0  # a process that `arm_watchdog` does so in this time, even on a busy machine
+WATCHDOG_S = 8.0  # in which a process comes back to waiting, even on a busy machine
 WATCHDOG = "this process has to come back to waiting"  # a key of machine.remembered
 
 # Size of signalfd_siginfo in signalfd(2); it begins with number, errno and code, of 4 bytes each.
@@ -42,7 +42,7 @@ BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
 
 
 def _restart_watchdog() -> None:
-    """Restart the timer that ends a process that `arm_watchdog`."""
+    """Restart the timer of `arm_watchdog`, if this process has one."""
     if WATCHDOG in machine.remembered:
         with suppress(OSError):  # the system refuses timers
             machine.setitimer(signal.ITIMER_REAL, WATCHDOG_S)

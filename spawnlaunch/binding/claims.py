@@ -26,9 +26,7 @@ class TaskView(records.NamedTuple):
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
-    has_private_mask: bool = (
-        False  # the allowed CPUs are this task's only: no other task shares them
-    )
+    has_private_mask: bool = False  # no other task may use this task's allowed CPUs
 
 
 class Claimant(records.NamedTuple):

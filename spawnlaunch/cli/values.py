@@ -157,10 +157,10 @@ def nnodes(text: str) -> NodeCount:
     (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
     """
     least, colon, most = text.partition(":")
-    result = NodeCount(positive(least), positive(most if colon else least))
-    if result.least > result.most:
+    count = NodeCount(positive(least), positive(most if colon else least))
+    if count.least > count.most:
         raise ValueError(f"{reading.excerpt(text)} runs backwards; use {most}:{least}")
-    return result
+    return count
 
 
 def host(text: str) -> str:
@@ -262,7 +262,7 @@ def rendezvous(text: str) -> dict[str, str]:
     >>> rendezvous("'join_timeout=900,is_host=1'")
     {'join_timeout': '900', 'is_host': '1'}
     """
-    result = {}
+    conf = {}
     for entry in filter(None, text.split(",")):
         name, _, value = (part.strip(" '\"") for part in entry.partition("="))
         if not name or not value:
@@ -273,18 +273,18 @@ def rendezvous(text: str) -> dict[str, str]:
         if name == "is_host":
             if value.lower() not in (*YES, *NO):
                 raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; use is_host=1")
-            result[name] = "1" if value.lower() in YES else ""
+            conf[name] = "1" if value.lower() in YES else ""
         else:
-            result[name] = f"{seconds(value):.15g}" if name in TIMES else value
-    return result
+            conf[name] = f"{seconds(value):.15g}" if name in TIMES else value
+    return conf
 
 
 def find_unknown_keys(conf: Iterable[str]) -> list[str]:
     """The note about keys in --rdzv-conf that have no effect."""
-    result = sorted({*conf} - {*RENDEZVOUS})
+    unknown = sorted({*conf} - {*RENDEZVOUS})
     known = ", ".join(RENDEZVOUS)
-    names = f"--rdzv-conf {', '.join(result)}"
-    return [f"{names}: such names have no effect; use some of {known}"] if result else []
+    names = f"--rdzv-conf {', '.join(unknown)}"
+    return [f"{names}: such names have no effect; use some of {known}"] if unknown else []
 
 
 def streams(text: str) -> StreamsByRank:

@@ -91,9 +91,8 @@ class Member(rules.Rules):
         self._beat, self._number = 0.0, 0  # time and number of the last beat that was sent
         self._trip_s = 0.0  # the shortest round trip
         self.end_signal = 0  # the signal that the launcher got
-        self._end_signal_since = (
-            0.0  # when it got that signal, or last connected to a hub or lost one
-        )
+        # When it got that signal, or last connected to a hub or lost one.
+        self._end_signal_since = 0.0
         self.cause: failures.Cause | None = None
         self._end: messages.End | None = None  # came while workers ran
         self._is_silent = False
@@ -173,9 +172,7 @@ class Member(rules.Rules):
             if self.hello.epoch
             else self._hub_settings.is_restarted_by_manager
         )
-        if (
-            self.end_signal and self.now >= self._end_signal_since + WORD_S
-        ):  # there is no hub to tell
+        if self.end_signal and self.now >= self._end_signal_since + WORD_S:  # no hub to tell
             self._leave()
         elif is_nobody and self.cause and not may_return:  # the hub has ended
             self._exit(failures.LOST, self.cause)

@@ -125,9 +125,8 @@ class Phases(rules.Rules):
         self._is_hurried = False  # the members were ordered to end workers without grace
         self.restart_causes: list[failures.Cause] = []  # causes of epochs after which another began
         self.status = 0
-        self.unconnected_count = (
-            0  # of launchers that have not connected yet, to be told of the end
-        )
+        # Launchers that have not connected yet, and are to be told of the end.
+        self.unconnected_count = 0
         self._until = 0.0  # until when the hub waits for them
 
     @property

@@ -113,7 +113,7 @@ def settings_of(
         grace_s=grace_s,
         failure_grace_s=grace_s if failure_grace_s is None else failure_grace_s,
         timeout_s=request.timeout_s,
-        ends_hung=request.on_hang == "kill",
+        ends_hung=request.on_hang == flags.KILL,
         flags=tuple((f"--{name.removesuffix('_s').replace('_', '-')}", _plain(request, name))
                     for name in ALIKE),
     )  # fmt: skip

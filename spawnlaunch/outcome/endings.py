@@ -60,8 +60,8 @@ ABORTS_WORDS = (
 )
 
 TICK_S = 0.01  # by which the time of a file may be too early (CONFIG_HZ=100)
-UNCAUGHT = 1  # Python's exit status after an exception, to which the launcher's signal came first
 WHOLE_S = 1.0  # the same for a time in whole seconds
+UNCAUGHT = 1  # Python's exit status after an exception, to which the launcher's signal came first
 
 
 def announced(

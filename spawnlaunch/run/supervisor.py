@@ -13,6 +13,7 @@ from functools import partial
 from spawnlaunch import output
 from spawnlaunch.base import errors, events, machine, signals
 from spawnlaunch.base.signals import signal
+from spawnlaunch.cli import flags
 from spawnlaunch.node import cgroup, proc
 from spawnlaunch.outcome import endings, failures
 from spawnlaunch.run import decisions, processes
@@ -94,7 +95,8 @@ class Supervisor:
             foreground=frozenset(each.rank for each in workers if not each.has_session),
             is_debugged=request.debug is not None,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self._is_of_several,  # else the hub decides
+            # On several nodes the hub decides.
+            ends_hung=request.on_hang == flags.KILL and not self._is_of_several,
         )
         self.kills_before = cgroup.memory_kills()
         self._processes.start(workers, self._become, self._image)
